@@ -1,0 +1,3 @@
+//! placeholder: written by its owner
+mod plan;
+pub use plan::*;

@@ -1,0 +1,57 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn lease() -> LeaseName {
+    LeaseName::new("telemetry").unwrap()
+}
+
+#[test]
+fn malformed_values_name_their_field() {
+    assert_eq!(LeaseName::new("").unwrap_err().field, "lease");
+    assert!(LeaseName::new("a b").unwrap_err().problem.contains("' '"));
+    assert!(MessageId::new("x".repeat(101)).unwrap_err().problem.contains("100"));
+    assert_eq!(FencingToken::new(0).unwrap_err().field, "fencing_token");
+    assert_eq!(FencingToken::new(u64::MAX).unwrap_err().field, "fencing_token");
+    assert!(FencingToken::new(limits::FENCING_TOKEN_MAX).unwrap().next().is_err(), "the last token has no successor");
+}
+
+#[test]
+fn keys_read_back() {
+    let shard = Shard::new(lease(), 7).unwrap();
+    assert_eq!(shard.to_string(), "telemetry#0007");
+    assert_eq!(shard.dead_key(), "dead#telemetry#0007");
+    assert_eq!(Shard::parse("telemetry#0007").unwrap(), shard);
+    for bad in ["telemetry", "telemetry#7", "telemetry#00x7", "#0007", "dead#telemetry#0007", "telemetry#9999"] {
+        assert!(Shard::parse(bad).is_err(), "{bad}");
+    }
+    for bad in ["", "1#a", "1234567890123", "1234567890123#", "123456789012x#a", "1234567890123#a b"] {
+        assert!(Position::parse(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn the_shard_of_a_key_never_changes() {
+    assert_eq!(Shard::of_key(&lease(), "device-1", 16).index(), 9);
+    assert_eq!(Shard::of_key(&lease(), "device-1", 1).index(), 0);
+}
+
+proptest! {
+    #[test]
+    fn positions_sort_as_their_text(a_ms in 0u64..9_999_999_999_999, b_ms in 0u64..9_999_999_999_999, a in "[a-z0-9-]{1,40}", b in "[a-z0-9-]{1,40}") {
+        let first = Position::new(Timestamp::from_ms(a_ms), MessageId::new(a).unwrap()).unwrap();
+        let second = Position::new(Timestamp::from_ms(b_ms), MessageId::new(b).unwrap()).unwrap();
+        prop_assert_eq!(first.cmp(&second), first.to_string().cmp(&second.to_string()));
+        prop_assert_eq!(Position::parse(&first.to_string()).unwrap(), first);
+    }
+
+    #[test]
+    fn nothing_panics_on_any_text(text in "\\PC{0,60}") {
+        let _ = (Shard::parse(&text), Position::parse(&text), MessageId::new(text.clone()), PayloadDigest::parse(text));
+    }
+
+    #[test]
+    fn every_key_falls_into_a_shard(key in "\\PC{0,40}", count in 1u16..9_999) {
+        prop_assert!(Shard::of_key(&lease(), &key, count).index() < count);
+    }
+}

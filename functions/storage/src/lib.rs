@@ -1,0 +1,17 @@
+//! Where the protocol's records live, and how its plans are carried out.
+//!
+//! The ports ([`LeaseStore`], [`Outbox`], [`Queue`], [`Source`]) are what handlers see. Each has an in-memory adapter, which is
+//! the reference, and an AWS adapter; one conformance suite runs over both.
+//!
+//! Guarantees: a write happens under exactly the condition that its plan states; a lost condition is an answer that carries
+//! the row that won; a write whose reply was lost is recognised as own by its attempt or claim id; an item that does not
+//! decode is refused by field name and never overwritten; every failure is mapped once to a [`StoreError`].
+//!
+//! What must stay out: decisions (those are in `fencepost-protocol`), settings from the environment, clocks. What must not
+//! get out: a type of an AWS crate.
+
+mod error;
+mod ports;
+
+pub use error::StoreError;
+pub use ports::*;

@@ -1,0 +1,125 @@
+//! The ports: what a handler may ask of a store, a queue and a source.
+//!
+//! Many-row calls answer with one result per plan, in order: one refused or failed row never hides the others.
+
+use async_trait::async_trait;
+use fencepost_protocol::body::QueueEntry;
+use fencepost_protocol::drain::{Burial, ChangeAnswer, Claim, ClaimAnswer, Commit, HandBack, Redrive};
+use fencepost_protocol::ids::{LeaseName, MessageId, Position, RowKey, Shard};
+use fencepost_protocol::lease::{FenceRaise, GroupRecords, InstanceRecord, InstanceWrite, LeaseRecord, LeaseWrite};
+use fencepost_protocol::outbox::{DeadRow, Fence, OutboxRow, Slot, Tombstone};
+
+use crate::StoreError;
+
+/// What became of a conditional write of one item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WriteAnswer<T> {
+    /// Written, now or by an earlier try whose reply was lost (the item bears this write's attempt id).
+    Written,
+    /// The condition did not hold; this is what stands there.
+    Refused(Slot<T>),
+}
+
+/// The lease table of a group.
+#[async_trait]
+pub trait LeaseStore: Send + Sync {
+    /// The whole group by one strongly consistent read.
+    async fn read_group(&self, lease: &LeaseName) -> Result<GroupRecords, StoreError>;
+    /// The lease row alone, strongly consistent.
+    async fn read_lease(&self, lease: &LeaseName) -> Result<Slot<LeaseRecord>, StoreError>;
+    /// Writes the lease row if `expected` still stands. Retries inside stop within the store's call time-out.
+    async fn write_lease(&self, write: &LeaseWrite) -> Result<WriteAnswer<LeaseRecord>, StoreError>;
+    /// Writes the own instance row if `expected_generation` still stands.
+    async fn write_instance(&self, write: &InstanceWrite) -> Result<WriteAnswer<InstanceRecord>, StoreError>;
+}
+
+/// What became of a put of a new row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PutAnswer {
+    /// It is stored.
+    Stored,
+    /// The key is taken; this is what stands there.
+    Exists(Slot<OutboxRow>),
+}
+
+/// One page of a shard, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The rows, each with the position that its key states (damaged ones too).
+    pub rows: Vec<(Position, Slot<T>)>,
+    /// Where the next page begins (exclusive); `None`: the shard ends here.
+    pub next: Option<Position>,
+}
+
+/// The outbox table.
+#[async_trait]
+pub trait Outbox: Send + Sync {
+    /// Puts a new row where its key is absent. One request, no read.
+    async fn put(&self, row: &OutboxRow) -> Result<PutAnswer, StoreError>;
+    /// Puts several new rows, each where its key is absent.
+    async fn put_many(&self, rows: &[OutboxRow]) -> Vec<Result<PutAnswer, StoreError>>;
+    /// A page of outstanding rows after `after`, at most `limit` rows, strongly consistent.
+    async fn page(&self, shard: &Shard, after: Option<&Position>, limit: usize) -> Result<Page<OutboxRow>, StoreError>;
+    /// One outstanding row, strongly consistent.
+    async fn row(&self, key: &RowKey) -> Result<Slot<OutboxRow>, StoreError>;
+    /// Claims rows. A refused condition that shows the plan's own claim id is answered as claimed.
+    async fn claim(&self, claims: &[Claim]) -> Vec<Result<ClaimAnswer, StoreError>>;
+    /// Hands claimed rows back, or restores their attempts.
+    async fn hand_back(&self, rows: &[HandBack]) -> Vec<Result<ChangeAnswer, StoreError>>;
+    /// The tombstones of `ids`, strongly consistent, one per id that has one.
+    async fn tombstones(&self, ids: &[MessageId]) -> Result<Vec<Slot<Tombstone>>, StoreError>;
+    /// Writes tombstones, each unconditionally (a tombstone of a later life replaces an earlier one's).
+    async fn bury_proofs(&self, tombstones: &[Tombstone]) -> Vec<Result<(), StoreError>>;
+    /// Deletes committed rows. Tried once, without retries inside: the caller must know which try it was.
+    async fn commit(&self, commits: &[Commit]) -> Vec<Result<ChangeAnswer, StoreError>>;
+    /// Lets one record die: the dead row first, the outstanding row only after that was acknowledged.
+    async fn kill(&self, burial: &Burial) -> Result<ChangeAnswer, StoreError>;
+    /// A page of dead rows.
+    async fn dead_page(&self, shard: &Shard, after: Option<&Position>, limit: usize) -> Result<Page<DeadRow>, StoreError>;
+    /// Puts a redriven row if absent.
+    async fn put_redriven(&self, redrive: &Redrive) -> Result<PutAnswer, StoreError>;
+    /// Deletes a dead row if its `redriven` is still `dead_redriven`; [`ChangeAnswer::Fenced`] cannot carry the row and
+    /// carries [`Slot::Absent`].
+    async fn delete_dead(&self, key: &RowKey, dead_redriven: u32) -> Result<ChangeAnswer, StoreError>;
+    /// The fence item of a group, strongly consistent.
+    async fn read_fence(&self, lease: &LeaseName) -> Result<Slot<Fence>, StoreError>;
+    /// Raises the fence if exactly the version that was read still stands.
+    async fn raise_fence(&self, raise: &FenceRaise) -> Result<WriteAnswer<Fence>, StoreError>;
+}
+
+/// An entry that a queue refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The entry.
+    pub entry_id: String,
+    /// The queue's stable code.
+    pub code: String,
+    /// Its words.
+    pub message: String,
+}
+
+/// What a queue answered to a batch. Entries in neither list have an unknown outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SendReply {
+    /// Entry ids that the queue says it accepted, as it returned them.
+    pub accepted: Vec<String>,
+    /// Entries that it refused.
+    pub refused: Vec<Refusal>,
+}
+
+/// The destination.
+#[async_trait]
+pub trait Queue: Send + Sync {
+    /// Sends one batch, at most ten entries and the queue's size limit. Not retried inside: a second send is the caller's
+    /// decision.
+    async fn send(&self, entries: &[QueueEntry]) -> Result<SendReply, StoreError>;
+}
+
+/// The topic rule, as a switch.
+#[async_trait]
+pub trait Source: Send + Sync {
+    /// Is it on?
+    async fn is_enabled(&self) -> Result<bool, StoreError>;
+    /// Switches it.
+    async fn set_enabled(&self, enabled: bool) -> Result<(), StoreError>;
+}
