@@ -11,6 +11,7 @@
 //! get out: a type of an AWS crate.
 
 mod error;
+pub mod item;
 mod ports;
 
 pub use error::StoreError;

@@ -68,8 +68,9 @@ pub trait Outbox: Send + Sync {
     async fn hand_back(&self, rows: &[HandBack]) -> Vec<Result<ChangeAnswer, StoreError>>;
     /// The tombstones of `ids`, strongly consistent, one per id that has one.
     async fn tombstones(&self, ids: &[MessageId]) -> Result<Vec<Slot<Tombstone>>, StoreError>;
-    /// Writes tombstones, each unconditionally (a tombstone of a later life replaces an earlier one's).
-    async fn bury_proofs(&self, tombstones: &[Tombstone]) -> Vec<Result<(), StoreError>>;
+    /// Writes tombstones. One that stands already is replaced by a later life (`redriven`), and never by an earlier one; either
+    /// way the answer is success.
+    async fn write_tombstones(&self, tombstones: &[Tombstone]) -> Vec<Result<(), StoreError>>;
     /// Deletes committed rows. Tried once, without retries inside: the caller must know which try it was.
     async fn commit(&self, commits: &[Commit]) -> Vec<Result<ChangeAnswer, StoreError>>;
     /// Lets one record die: the dead row first, the outstanding row only after that was acknowledged.
