@@ -47,3 +47,6 @@ pub struct Timing {
     /// A bound for a warm failover that the user wants enforced.
     pub failover_slo: Option<Duration>,
 }
+
+/// How long one try of the takeover workflow may run before the tick holds it for dead and starts another.
+pub const TAKEOVER_LIMIT: Duration = Duration::from_secs(15 * 60);
