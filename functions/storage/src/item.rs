@@ -21,6 +21,36 @@ pub enum Value {
     Other(&'static str),
 }
 
+impl Value {
+    /// A text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Value::Text(text.into())
+    }
+
+    /// A whole number.
+    pub fn number(number: u64) -> Self {
+        Value::Number(number.to_string())
+    }
+
+    /// A map of `parts`.
+    pub fn map<'a>(parts: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
+        Value::Map(parts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
+    /// The kind in words, for errors.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Value::Text(_) => "a text",
+            Value::Number(_) => "a number",
+            Value::Bytes(_) => "binary",
+            Value::Bool(_) => "a truth value",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a map",
+            Value::Other(kind) => kind,
+        }
+    }
+}
+
 /// An item: attribute name to value.
 pub type Item = BTreeMap<String, Value>;
 

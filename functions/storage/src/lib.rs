@@ -12,7 +12,9 @@
 
 mod error;
 pub mod item;
+pub mod operation;
 mod ports;
+pub mod records;
 
 pub use error::StoreError;
 pub use ports::*;

@@ -7,7 +7,7 @@ use fencepost_protocol::body::QueueEntry;
 use fencepost_protocol::drain::{Burial, ChangeAnswer, Claim, ClaimAnswer, Commit, HandBack, Redrive};
 use fencepost_protocol::ids::{LeaseName, MessageId, Position, RowKey, Shard};
 use fencepost_protocol::lease::{FenceRaise, GroupRecords, InstanceRecord, InstanceWrite, LeaseRecord, LeaseWrite};
-use fencepost_protocol::outbox::{DeadRow, Fence, OutboxRow, Slot, Tombstone};
+use fencepost_protocol::outbox::{Damage, DeadRow, Fence, OutboxRow, Slot, Tombstone};
 
 use crate::StoreError;
 
@@ -47,8 +47,11 @@ pub enum PutAnswer {
 pub struct Page<T> {
     /// The rows, each with the position that its key states (damaged ones too).
     pub rows: Vec<(Position, Slot<T>)>,
-    /// Where the next page begins (exclusive); `None`: the shard ends here.
+    /// Where the next page begins (exclusive); `None`: the shard ends here. It may be set although nothing follows.
     pub next: Option<Position>,
+    /// Items of the shard whose sort key is no position: to be counted and alarmed, for nothing can be done with them by
+    /// position. One may be seen again on the next page.
+    pub strays: Vec<Damage>,
 }
 
 /// The outbox table.
@@ -56,9 +59,9 @@ pub struct Page<T> {
 pub trait Outbox: Send + Sync {
     /// Puts a new row where its key is absent. One request, no read.
     async fn put(&self, row: &OutboxRow) -> Result<PutAnswer, StoreError>;
-    /// Puts several new rows, each where its key is absent.
+    /// Puts several new rows, each where its key is absent. Of two with one key the first is stored, the second finds it.
     async fn put_many(&self, rows: &[OutboxRow]) -> Vec<Result<PutAnswer, StoreError>>;
-    /// A page of outstanding rows after `after`, at most `limit` rows, strongly consistent.
+    /// A page of outstanding rows after `after`, at most `limit` items (1 at least), strongly consistent.
     async fn page(&self, shard: &Shard, after: Option<&Position>, limit: usize) -> Result<Page<OutboxRow>, StoreError>;
     /// One outstanding row, strongly consistent.
     async fn row(&self, key: &RowKey) -> Result<Slot<OutboxRow>, StoreError>;
@@ -73,10 +76,16 @@ pub trait Outbox: Send + Sync {
     async fn write_tombstones(&self, tombstones: &[Tombstone]) -> Vec<Result<(), StoreError>>;
     /// Deletes committed rows. Tried once, without retries inside: the caller must know which try it was.
     async fn commit(&self, commits: &[Commit]) -> Vec<Result<ChangeAnswer, StoreError>>;
-    /// Lets one record die: the dead row first, the outstanding row only after that was acknowledged.
+    /// Lets one record die: the dead row first, the outstanding row only after that was acknowledged. A dead row of a later
+    /// life stays as it is; one that does not decode is not overwritten, and the call fails as invalid.
     async fn kill(&self, burial: &Burial) -> Result<ChangeAnswer, StoreError>;
     /// A page of dead rows.
-    async fn dead_page(&self, shard: &Shard, after: Option<&Position>, limit: usize) -> Result<Page<DeadRow>, StoreError>;
+    async fn dead_page(
+        &self,
+        shard: &Shard,
+        after: Option<&Position>,
+        limit: usize,
+    ) -> Result<Page<DeadRow>, StoreError>;
     /// Puts a redriven row if absent.
     async fn put_redriven(&self, redrive: &Redrive) -> Result<PutAnswer, StoreError>;
     /// Deletes a dead row if its `redriven` is still `dead_redriven`; [`ChangeAnswer::Fenced`] cannot carry the row and
