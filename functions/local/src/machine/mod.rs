@@ -24,6 +24,7 @@ mod execution;
 mod expression;
 mod fields;
 mod functions;
+mod json;
 mod placeholders;
 mod read;
 mod retry;
@@ -77,8 +78,8 @@ pub trait Resources: Send + Sync {
     /// Carries out `resource` (for example `arn:aws:states:::lambda:invoke`) with the state's evaluated `arguments` and gives
     /// what AWS would give as `$states.result`.
     ///
-    /// `timeout` is the state's `TimeoutSeconds`. The runner itself stops waiting when it has passed; it is handed on so that
-    /// a function can be told its own limit.
+    /// `timeout` is the state's `TimeoutSeconds`. When it has passed, the runner drops the call's future and goes on; work that
+    /// would outlive the time-out on AWS, as a function does, has to be spawned.
     ///
     /// # Errors
     /// A [`TaskError`] under the name that the service would report.
