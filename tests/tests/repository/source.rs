@@ -12,11 +12,6 @@ pub(crate) struct Token {
     pub(crate) line: usize,
 }
 
-/// All tokens of a file.
-pub(crate) fn all(source: &str) -> Result<Vec<Token>, String> {
-    flatten(parse(source)?, false)
-}
-
 /// The tokens of what is shipped: without the items under `#[cfg(test)]`.
 pub(crate) fn shipped(source: &str) -> Result<Vec<Token>, String> {
     flatten(parse(source)?, true)
