@@ -1,0 +1,121 @@
+//! Planned handover: asked for, finished by the tick, abstained from.
+
+use super::*;
+
+const ASKED: Command = Command::StepDown(StepDownReason::StepDown);
+
+fn led_by_east() -> (Store, Instance, Instance) {
+    let (mut store, mut east) = (Store::new(), Instance::new("east", fast()));
+    east.tick(&mut store, NOON);
+    east.tick(&mut store, NOON + 1000);
+    (store, east, Instance::new("west", fast()))
+}
+
+#[test]
+fn an_idle_holder_releases_in_the_very_write_that_was_asked_for() {
+    let (mut store, mut east, mut west) = led_by_east();
+    let asked = east.run(&mut store, ASKED, NOON + 2000, Fault::None, false);
+    assert!(matches!(asked.decision.write, Some((Purpose::Release(StepDownReason::StepDown), _))));
+    let next = east.tick(&mut store, NOON + 2500);
+    assert_eq!(next.conclusion.role, Role::Abstaining);
+    assert_eq!(next.told(), [TransitionKind::StepDownRequested, TransitionKind::Released]);
+    let successor = west.tick(&mut store, NOON + 3000);
+    assert_eq!((successor.token(), successor.told()), (Some(2), vec![TransitionKind::Acquired]));
+}
+
+#[test]
+fn with_claims_in_flight_the_mark_stands_until_they_end_or_the_grace_does() {
+    let (mut store, mut east, _) = led_by_east();
+    let asked = east.run(&mut store, ASKED, NOON + 2000, Fault::None, true);
+    assert_eq!((asked.conclusion.role, asked.token()), (Role::SteppingDown, Some(1)));
+    let tick = Command::Tick(east.me_loop.clone());
+    let waiting = east.run(&mut store, tick.clone(), NOON + 3000, Fault::None, true);
+    assert_eq!(waiting.conclusion.role, Role::SteppingDown);
+    assert_eq!(waiting.conclusion.takeover, None, "a holder on its way out starts no takeover");
+    let (mut idle_store, mut idle) = (store.clone(), east.clone());
+    assert!(idle.run(&mut idle_store, tick.clone(), NOON + 4000, Fault::None, false).token().is_none());
+    let grace_over = east.run(&mut store, tick, NOON + 7000, Fault::None, true);
+    assert!(grace_over.token().is_none() && store.row().owner.is_none());
+}
+
+#[test]
+fn the_releaser_abstains_for_one_ttl_also_in_a_cold_process_and_resume_ends_it() {
+    let (mut store, mut east, _) = led_by_east();
+    east.run(&mut store, ASKED, NOON + 2000, Fault::None, false);
+    let mut cold = Instance::new("east", fast());
+    cold.attempts = 500;
+    assert_eq!(cold.tick(&mut store, NOON + 2000 + 13_999).conclusion.role, Role::Abstaining);
+    let (mut resumed_store, mut resumed) = (store.clone(), cold.clone());
+    resumed.run(&mut resumed_store, Command::Resume, NOON + 3000, Fault::None, false);
+    assert_eq!(resumed.tick(&mut resumed_store, NOON + 3500).token(), Some(2));
+    assert_eq!(cold.tick(&mut store, NOON + 2000 + 14_000).token(), Some(2), "nobody else came");
+}
+
+#[test]
+fn a_mark_whose_deadline_passed_is_released_not_reacquired() {
+    let (mut store, mut east, _) = led_by_east();
+    east.run(&mut store, ASKED, NOON + 2000, Fault::None, true);
+    let late = east.tick(&mut store, NOON + 60_000);
+    assert!(late.token().is_none() && store.row().owner.is_none());
+    assert_eq!(store.row().token.get(), 1, "a release keeps the row and its token");
+}
+
+#[test]
+fn a_renewal_and_a_mark_at_the_same_moment_lose_neither() {
+    let (mut store, mut east, _) = led_by_east();
+    let snapshot = store.clone();
+    east.run(&mut store, ASKED, NOON + 4500, Fault::None, true);
+    // A tick that read before the mark was written.
+    let mut twin = Instance { attempts: 700, ..east.clone() };
+    let input = twin.input(&snapshot, Command::Tick(twin.me_loop.clone()), NOON + 4500);
+    let decision = decide(&twin.rules, &input);
+    let (purpose, write) = decision.write.clone().unwrap();
+    assert_eq!(purpose, Purpose::Renew);
+    let outcome = store.write_lease(&write, Fault::None);
+    assert!(matches!(outcome, LeaseOutcome::Refused(_)));
+    let found = conclude(&twin.rules, &input, &twin.carried, &decision, &outcome, None, input.now());
+    assert_eq!(found.role, Role::SteppingDown, "the refused tick takes the row that won");
+    assert!(store.row().stepping_down.is_some() && store.row().renewal == 1);
+}
+
+#[test]
+fn a_release_that_arrives_late_fails() {
+    let (mut store, mut east, _) = led_by_east();
+    let input = east.input(&store, ASKED, NOON + 2000);
+    let input = Input { in_flight: Some(false), ..input };
+    let (_, late) = decide(&east.rules, &input).write.unwrap();
+    east.tick(&mut store, NOON + 4500);
+    assert!(matches!(store.write_lease(&late, Fault::None), LeaseOutcome::Refused(_)));
+    assert!(store.row().owner.is_some());
+}
+
+#[test]
+fn a_gated_source_is_disconnected_first() {
+    let (mut store, mut east, _) = led_by_east();
+    east.rules.source = SourceMode::Gated;
+    let mut input = east.input(&store, ASKED, NOON + 2000);
+    assert_eq!(needs(&east.rules, &input), Needs { fence: false, heads: true, source: true });
+    input.in_flight = Some(false);
+    for (enabled, releases) in [(None, false), (Some(true), false), (Some(false), true)] {
+        input.source_enabled = enabled;
+        let (purpose, _) = decide(&east.rules, &input).write.unwrap();
+        assert_eq!(matches!(purpose, Purpose::Release(_)), releases, "source {enabled:?}");
+    }
+    let marked = east.run(&mut store, ASKED, NOON + 2000, Fault::None, false);
+    assert_eq!(marked.conclusion.role, Role::SteppingDown);
+    assert_eq!(east.tick(&mut store, NOON + 2500).conclusion.source, Some(false));
+}
+
+#[test]
+fn an_unfinished_step_down_can_be_taken_back() {
+    let (mut store, mut east, _) = led_by_east();
+    east.run(&mut store, ASKED, NOON + 2000, Fault::None, true);
+    east.run(&mut store, Command::Resume, NOON + 3000, Fault::None, true);
+    assert_eq!(east.tick(&mut store, NOON + 3500).conclusion.role, Role::Leader);
+}
+
+#[test]
+fn a_standby_has_nothing_to_step_down_from() {
+    let (mut store, _, mut west) = led_by_east();
+    assert!(west.run(&mut store, ASKED, NOON + 2000, Fault::None, false).decision.write.is_none());
+}
