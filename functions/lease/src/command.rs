@@ -13,9 +13,7 @@ use fencepost_runtime::lambda::Limit;
 use fencepost_storage::StoreError;
 
 use crate::LeaseFunction;
-use crate::reply::{
-    LeaseReply, MarkReply, SourceReply, StatusReply, StepDownReply, StepDownState, WriteReply,
-};
+use crate::reply::{LeaseReply, MarkReply, SourceReply, StatusReply, StepDownReply, StepDownState, WriteReply};
 
 /// How often a command whose condition was lost reads and decides again: a tick may write at the same moment.
 const TRIES: usize = 5;
@@ -31,9 +29,8 @@ impl LeaseFunction {
         let settled = self.settle(Command::StepDown(reason)).await?;
         let record = settled.record.as_ref();
         let mine = record.is_some_and(|record| record.is_owned_by(&self.rules.me));
-        let released_by_me = record
-            .and_then(|record| record.released.as_ref())
-            .is_some_and(|released| released.by == self.rules.me);
+        let released_by_me =
+            record.and_then(|record| record.released.as_ref()).is_some_and(|released| released.by == self.rules.me);
         let state = match settled.purpose {
             Some(Purpose::Release(_)) => StepDownState::Released,
             Some(_) => StepDownState::Marked,
@@ -102,9 +99,8 @@ impl LeaseFunction {
         let before = self.clock.now();
         let record = present(self.leases.read_lease(&self.rules.lease).await?)?;
         let now = before.later_of(self.clock.now());
-        Ok(record.is_some_and(|record| {
-            record.stepping_down.is_none() && is_mine_until(&self.rules, &record, now).is_some()
-        }))
+        Ok(record
+            .is_some_and(|record| record.stepping_down.is_none() && is_mine_until(&self.rules, &record, now).is_some()))
     }
 
     pub(crate) async fn status(&self) -> Result<StatusReply, FunctionError> {

@@ -39,9 +39,8 @@ impl LeaseFunction {
             .map(|shard| async move { self.outbox.page(&shard, None, HEAD_ROWS).await })
             .buffer_unordered(HEADS_AT_ONCE);
         while let Some(page) = heads.next().await {
-            let claimed = |row: &fencepost_protocol::outbox::OutboxRow| {
-                row.claim().is_some() && row.stamp.get() == token.get()
-            };
+            let claimed =
+                |row: &fencepost_protocol::outbox::OutboxRow| row.claim().is_some() && row.stamp.get() == token.get();
             if page?.rows.iter().any(|(_, slot)| slot.present().is_some_and(claimed)) {
                 return Ok(true);
             }
@@ -53,6 +52,8 @@ impl LeaseFunction {
 /// The value, or nothing and a line in the log.
 pub(crate) fn logged<T>(result: Result<T, StoreError>) -> Option<T> {
     result
-        .inspect_err(|error| tracing::warn!(operation = error.operation, kind = error.kind.as_str(), %error, "read failed"))
+        .inspect_err(
+            |error| tracing::warn!(operation = error.operation, kind = error.kind.as_str(), %error, "read failed"),
+        )
         .ok()
 }

@@ -60,8 +60,7 @@ impl LeaseFunction {
         } else {
             None
         };
-        let mut conclusion =
-            conclude(&self.rules, &input, carried, &decision, &outcome, verified.as_ref(), now());
+        let mut conclusion = conclude(&self.rules, &input, carried, &decision, &outcome, verified.as_ref(), now());
         self.write_instance(&mut conclusion).await;
         (conclusion, measured)
     }

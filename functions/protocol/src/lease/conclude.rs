@@ -1,7 +1,7 @@
 //! From what became of the writes to what this instance now is, and what it says.
 
-use super::decide::takeover_pause;
 use super::deadline::{deadline, failures, is_mine_until};
+use super::decide::takeover_pause;
 use super::report::{Carried, Holding, LostReason, Role, Telling, Transition, TransitionKind, tell, transitions};
 use super::{
     Command, Decision, Input, InstanceRecord, InstanceWrite, LeaseRecord, LoopId, Purpose, Rules, SourceMode, Standing,
@@ -90,7 +90,8 @@ impl Conclusion {
 /// Must the lease row be read once more, strongly, before [`conclude`]? Only where this tick's own renewal failed, for the
 /// `max_renew_fails`-th time or later, under the policy `verify`.
 pub fn must_verify(rules: &Rules, decision: &Decision, input: &Input, outcome: &LeaseOutcome, now: Timestamp) -> bool {
-    rules.timing.renew_failure_policy == RenewFailurePolicy::Verify && renewals_ran_out(rules, decision, input, outcome, now)
+    rules.timing.renew_failure_policy == RenewFailurePolicy::Verify
+        && renewals_ran_out(rules, decision, input, outcome, now)
 }
 
 fn renewal_failed(decision: &Decision, outcome: &LeaseOutcome) -> bool {
@@ -240,16 +241,11 @@ fn group_has_holder(decision: &Decision, record: &Slot<LeaseRecord>, found: &Fou
     owned_by_another && decision.maturity.as_ref().is_none_or(|maturity| !maturity.mature)
 }
 
-fn takeover_due(
-    rules: &Rules,
-    record: &Slot<LeaseRecord>,
-    standing: Standing,
-    now: Timestamp,
-) -> Option<TakeoverDue> {
+fn takeover_due(rules: &Rules, record: &Slot<LeaseRecord>, standing: Standing, now: Timestamp) -> Option<TakeoverDue> {
     let Standing::Holder { token, stepping_down: None } = standing else { return None };
     let record = record.present()?;
-    let due = record.takeover_done.is_below(token)
-        && now >= record.takeover_try_at.plus(takeover_pause(record.takeover_try));
+    let due =
+        record.takeover_done.is_below(token) && now >= record.takeover_try_at.plus(takeover_pause(record.takeover_try));
     due.then(|| TakeoverDue {
         token,
         try_number: record.takeover_try,
@@ -369,7 +365,11 @@ pub fn unreadable(rules: &Rules, carried: &Carried, now: Timestamp) -> Conclusio
         deadline: None,
         record: Slot::Absent,
         transitions: lost
-            .map(|(holding, reason)| Transition { kind: TransitionKind::Lost, token: holding.token, reason: Some(reason) })
+            .map(|(holding, reason)| Transition {
+                kind: TransitionKind::Lost,
+                token: holding.token,
+                reason: Some(reason),
+            })
             .into_iter()
             .collect(),
         instance_write: None,

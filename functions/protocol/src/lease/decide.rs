@@ -3,8 +3,8 @@
 use super::deadline::{is_mine_until, renew_due_at};
 use super::evidence::{Maturity, observe};
 use super::{
-    AcquiredAs, Command, FenceRaise, GroupRecords, InstanceRecord, LeaseRecord, LeaseWrite, Released, Rules, SourceMode,
-    StepDownReason, SteppingDown,
+    AcquiredAs, Command, FenceRaise, GroupRecords, InstanceRecord, LeaseRecord, LeaseWrite, Released, Rules,
+    SourceMode, StepDownReason, SteppingDown,
 };
 use crate::ids::{AttemptId, FencingToken, Identity, Malformed, Stamp};
 use crate::outbox::{Damage, Fence, Slot};
@@ -165,8 +165,11 @@ fn tick(rules: &Rules, input: &Input, record: Option<&LeaseRecord>) -> Decision 
         },
         Some(owner) => {
             let maturity = look(rules, input, record, owner);
-            let decision =
-                if maturity.mature { acquire(rules, input, Some(record), AcquiredAs::Seized) } else { Decision::default() };
+            let decision = if maturity.mature {
+                acquire(rules, input, Some(record), AcquiredAs::Seized)
+            } else {
+                Decision::default()
+            };
             Decision { maturity: Some(maturity), ..decision }
         }
     }

@@ -64,5 +64,10 @@ fn namesake_generation(rules: &Rules, records: &GroupRecords, owner: &Identity) 
     if owner.name != rules.me.name {
         return None;
     }
-    records.instances.iter().find(|(identity, _)| identity == owner).and_then(|(_, slot)| slot.present()).map(|r| r.generation)
+    records
+        .instances
+        .iter()
+        .find(|(identity, _)| identity == owner)
+        .and_then(|(_, slot)| slot.present())
+        .map(|r| r.generation)
 }

@@ -213,11 +213,7 @@ pub(super) fn transitions(
     }
 }
 
-fn gained(
-    record: &Slot<LeaseRecord>,
-    token: FencingToken,
-    stepping_down: Option<StepDownReason>,
-) -> Vec<Transition> {
+fn gained(record: &Slot<LeaseRecord>, token: FencingToken, stepping_down: Option<StepDownReason>) -> Vec<Transition> {
     let kind = record.present().map_or(TransitionKind::Acquired, |record| record.acquired_as.into());
     let mut all = vec![Transition { kind, token, reason: None }];
     all.extend(requested(token, None, stepping_down));
@@ -248,10 +244,8 @@ fn given_up(
             all.push(Transition { kind: TransitionKind::Released, token, reason: Some(released.reason.into()) });
             all
         }
-        None => vec![Transition {
-            kind: TransitionKind::Lost,
-            token,
-            reason: Some(lost.unwrap_or(LostReason::Superseded)),
-        }],
+        None => {
+            vec![Transition { kind: TransitionKind::Lost, token, reason: Some(lost.unwrap_or(LostReason::Superseded)) }]
+        }
     }
 }

@@ -37,7 +37,8 @@ fn a_second_tick_at_the_same_moment_renews_nothing_and_makes_no_token() {
 
 #[test]
 fn a_token_is_above_the_row_and_above_the_fence() {
-    for (row, fence, expected) in [(None, None, 1), (Some(4), Some(9), 10), (Some(9), Some(4), 10), (None, Some(7), 8)] {
+    for (row, fence, expected) in [(None, None, 1), (Some(4), Some(9), 10), (Some(9), Some(4), 10), (None, Some(7), 8)]
+    {
         let (mut store, mut east) = (Store::new(), Instance::new("east", fast()));
         if let Some(token) = row {
             east.tick(&mut store, NOON);
@@ -82,15 +83,8 @@ fn the_deadline_is_reached_by_whichever_clock_is_further_on() {
     let decision = decide(&east.rules, &input);
     // Frozen between the decision and the conclusion: the monotonic clock stood still, the wall clock went on.
     input.after.wall = Timestamp::from_ms(NOON + 20_000);
-    let conclusion = conclude(
-        &east.rules,
-        &input,
-        &east.carried,
-        &decision,
-        &LeaseOutcome::NothingToWrite,
-        None,
-        input.now(),
-    );
+    let conclusion =
+        conclude(&east.rules, &input, &east.carried, &decision, &LeaseOutcome::NothingToWrite, None, input.now());
     assert_eq!((conclusion.role, conclusion.standing), (Role::Standby, Standing::Standby));
 }
 
@@ -122,8 +116,7 @@ fn failures_are_counted_by_age_and_the_policy_decides() {
         let asks = must_verify(&east.rules, &decision, &input, &outcome, input.now());
         assert_eq!(asks, age_ms == 200_000, "at {age_ms}ms");
         let verified = asks.then(|| read.map(|()| store.lease.clone()));
-        let found =
-            conclude(&east.rules, &input, &east.carried, &decision, &outcome, verified.as_ref(), input.now());
+        let found = conclude(&east.rules, &input, &east.carried, &decision, &outcome, verified.as_ref(), input.now());
         let token = match found.standing {
             Standing::Holder { token, .. } => Some(token.get()),
             Standing::Standby => None,
@@ -230,8 +223,8 @@ fn an_unfinished_takeover_is_tried_again_with_a_pause_that_grows() {
     assert_eq!(store.row().takeover_try, 2);
     let done = Command::TakeoverFinished { token, try_number: 2, succeeded: true };
     east.run(&mut store, done, at, Fault::None, false);
-    assert_eq!(east.tick(&mut store, at + 500_000).conclusion.standing, Standing::Holder {
-        token: FencingToken::new(2).unwrap(),
-        stepping_down: None
-    });
+    assert_eq!(
+        east.tick(&mut store, at + 500_000).conclusion.standing,
+        Standing::Holder { token: FencingToken::new(2).unwrap(), stepping_down: None }
+    );
 }

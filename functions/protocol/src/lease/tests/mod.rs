@@ -172,8 +172,7 @@ impl Instance {
         };
         let now = input.now();
         let verified = must_verify(&self.rules, &decision, &input, &outcome, now).then(|| Ok(store.lease.clone()));
-        let mut conclusion =
-            conclude(&self.rules, &input, &self.carried, &decision, &outcome, verified.as_ref(), now);
+        let mut conclusion = conclude(&self.rules, &input, &self.carried, &decision, &outcome, verified.as_ref(), now);
         if let Some(write) = &conclusion.instance_write
             && !store.write_instance(write)
         {
@@ -182,7 +181,7 @@ impl Instance {
         if matches!(input.command, Command::Tick(_)) {
             self.carried = conclusion.carried;
         }
-        Ran { decision, outcome, conclusion }
+        Ran { decision, conclusion }
     }
 
     fn tick(&mut self, store: &mut Store, at_ms: u64) -> Ran {
@@ -199,7 +198,6 @@ impl Instance {
 #[derive(Debug, Clone)]
 struct Ran {
     decision: Decision,
-    outcome: LeaseOutcome,
     conclusion: Conclusion,
 }
 

@@ -58,15 +58,8 @@ fn a_tick_that_loses_the_instance_record_tells_nothing_and_loses_nothing() {
     let mut input = first.input(&store, Command::Tick(first.me_loop.clone()), NOON + 600);
     input.records.instances = stale;
     let decision = decide(&first.rules, &input);
-    let mut found = conclude(
-        &first.rules,
-        &input,
-        &first.carried,
-        &decision,
-        &LeaseOutcome::NothingToWrite,
-        None,
-        input.now(),
-    );
+    let mut found =
+        conclude(&first.rules, &input, &first.carried, &decision, &LeaseOutcome::NothingToWrite, None, input.now());
     assert!(!store.write_instance(found.instance_write.as_ref().unwrap()));
     found.instance_write_lost();
     assert!(found.transitions.is_empty() && !found.end);
