@@ -10,11 +10,21 @@
 //! What must stay out: decisions (those are in `fencepost-protocol`), settings from the environment, clocks. What must not
 //! get out: a type of an AWS crate.
 
+mod call;
+mod clients;
+pub mod dynamodb;
 mod error;
+#[cfg(feature = "iot")]
+pub mod iot;
 pub mod item;
+pub mod memory;
 pub mod operation;
 mod ports;
 pub mod records;
+mod sdk_failure;
+pub mod sqs;
 
+pub use call::{CallInProgress, CallObserver, CallPolicy, CallReport};
+pub use clients::{ClientOptions, Clients, FixedCredentials};
 pub use error::StoreError;
 pub use ports::*;
