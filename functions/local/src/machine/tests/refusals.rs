@@ -259,7 +259,7 @@ fn expressions_are_checked_when_they_are_read() {
         let machine = single(json!({ "Type": "Pass", "Output": { "x": [format!("{{% {expression} %}}")] } }));
         assert_refused(&machine, &["state A, Output", problem]);
     }
-    for text in [" {% 1 %}", "{% 1 %} ", "{% 1", "1 %}", "{% 1 }"] {
+    for text in [" {% 1 %}", "{% 1 %} ", " {% 1 %} ", "{% 1", "1 %}", "{% 1 }"] {
         assert_refused(&single(json!({ "Type": "Pass", "Output": text })), &["state A, Output", "begins with {%"]);
     }
 }

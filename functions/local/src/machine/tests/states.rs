@@ -66,6 +66,11 @@ fn a_wait_takes_seconds_or_lasts_until_a_moment() {
     assert_eq!(took(&timestamp, until(START_MS + 250)), 250);
     assert_eq!(took(&timestamp, until(START_MS - 1)), 0, "a moment that has passed");
     assert_eq!(took(&wait("Timestamp", json!("2026-01-31T12:34:57Z")), json!({})), 211);
+    let mut later = timestamp.clone();
+    later["States"]["A"]["Next"] = json!("B");
+    later["States"]["A"].as_object_mut().unwrap().remove("End");
+    later["States"]["B"] = json!({ "Type": "Wait", "Timestamp": "{% $states.input.until %}", "End": true });
+    assert_eq!(took(&later, until(START_MS + 250)), 250, "the moment is the same for a state that comes to it later");
     for (machine, input) in [
         (wait("Seconds", json!("{% 1.5 %}")), json!({})),
         (wait("Seconds", json!("{% -1 %}")), json!({})),
