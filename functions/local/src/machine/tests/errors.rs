@@ -1,3 +1,5 @@
+//! What failures do: retries, catchers, wildcards, limits.
+
 use serde_json::{Value, json};
 
 use super::world::{machine, run, run_scripted, single};

@@ -1,3 +1,5 @@
+//! What expressions see and give.
+
 use serde_json::{Value, json};
 
 use super::world::{START_MS, machine, run, single};

@@ -1,3 +1,5 @@
+//! What is not understood is refused, by the name of the state and the field.
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};

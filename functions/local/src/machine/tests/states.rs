@@ -1,3 +1,5 @@
+//! Each kind of state does what its fields say.
+
 use std::time::Duration;
 
 use serde_json::{Value, json};

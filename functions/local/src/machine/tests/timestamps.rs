@@ -1,3 +1,5 @@
+//! RFC 3339 there and back.
+
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 
 use crate::machine::{format_timestamp, parse_timestamp};
