@@ -31,6 +31,9 @@ pub mod outstanding;
 mod table;
 pub mod tombstone;
 
+#[cfg(test)]
+mod tests;
+
 pub use fields::SCHEMA_ATTRIBUTE;
 pub use gather::{gather_group, gather_page};
 pub use table::Table;
