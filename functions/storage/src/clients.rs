@@ -138,6 +138,29 @@ impl Clients {
         Ok(Self { config, dynamodb })
     }
 
+    /// For tests: the same without anything to sign with.
+    #[cfg(test)]
+    pub(crate) fn without_credentials(self) -> Self {
+        use aws_credential_types::provider::error::CredentialsError;
+        use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider, future};
+
+        #[derive(Debug)]
+        struct Nothing;
+        impl ProvideCredentials for Nothing {
+            fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+            where
+                Self: 'a,
+            {
+                future::ProvideCredentials::ready(Err(CredentialsError::not_loaded("this provider has none")))
+            }
+        }
+
+        let provider = SharedCredentialsProvider::new(Nothing);
+        let config = self.config.to_builder().credentials_provider(provider).build();
+        let dynamodb = aws_sdk_dynamodb::Client::new(&config);
+        Self { config, dynamodb }
+    }
+
     pub(crate) fn config(&self) -> &SdkConfig {
         &self.config
     }

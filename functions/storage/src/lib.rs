@@ -12,11 +12,15 @@
 
 mod call;
 mod clients;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod dynamodb;
 mod error;
 #[cfg(feature = "iot")]
 pub mod iot;
 pub mod item;
+#[cfg(test)]
+mod loopback;
 pub mod memory;
 pub mod operation;
 mod ports;

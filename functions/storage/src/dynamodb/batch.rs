@@ -114,9 +114,7 @@ impl TableClient {
             };
             let numbered = Numbered { index, request };
             match chunks.last_mut() {
-                Some(chunk)
-                    if chunk.len() < BATCH_STATEMENTS_MAX && chunk_bytes + bytes <= REQUEST_ITEM_BYTES_MAX =>
-                {
+                Some(chunk) if chunk.len() < BATCH_STATEMENTS_MAX && chunk_bytes + bytes <= REQUEST_ITEM_BYTES_MAX => {
                     chunk_bytes += bytes;
                     chunk.push(numbered);
                 }
@@ -257,7 +255,11 @@ fn out_of_time(operation: &'static str) -> StoreError {
 }
 
 fn unanswered(operation: &'static str) -> StoreError {
-    StoreError::new(FailureKind::Unavailable, operation, "the reply has no outcome for this write; it may have been applied")
+    StoreError::new(
+        FailureKind::Unavailable,
+        operation,
+        "the reply has no outcome for this write; it may have been applied",
+    )
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ impl Expressions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    
+
     #[test]
     fn a_name_has_one_placeholder() {
         let mut expressions = Expressions::default();

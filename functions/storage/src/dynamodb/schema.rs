@@ -42,15 +42,11 @@ pub async fn create_tables(clients: &Clients, names: &TableNames) -> Result<(), 
 async fn create_table(client: &Client, table: Table, name: &str) -> Result<(), StoreError> {
     let unbuildable = |error: BuildError| StoreError::new(FailureKind::Invalid, OPERATION, error.to_string());
     let mut request = client.create_table().table_name(name).billing_mode(BillingMode::PayPerRequest);
-    for (attribute, kind) in
-        [(table.partition_attribute(), KeyType::Hash), (table.sort_attribute(), KeyType::Range)]
-    {
+    for (attribute, kind) in [(table.partition_attribute(), KeyType::Hash), (table.sort_attribute(), KeyType::Range)] {
         let key = KeySchemaElement::builder().attribute_name(attribute).key_type(kind).build();
         let definition =
             AttributeDefinition::builder().attribute_name(attribute).attribute_type(ScalarAttributeType::S).build();
-        request = request
-            .key_schema(key.map_err(unbuildable)?)
-            .attribute_definitions(definition.map_err(unbuildable)?);
+        request = request.key_schema(key.map_err(unbuildable)?).attribute_definitions(definition.map_err(unbuildable)?);
     }
     if table == Table::Outbox {
         let stream = StreamSpecification::builder().stream_enabled(true).stream_view_type(StreamViewType::KeysOnly);

@@ -73,7 +73,7 @@ fn push_where(text: &mut String, values: &mut Vec<Value>, keys: Table, key: Key,
 #[cfg(test)]
 mod tests {
     use super::*;
-        use crate::item::Item;
+    use crate::item::Item;
 
     fn key() -> Key {
         Key { partition: "p".to_owned(), sort: "s".to_owned() }
@@ -96,7 +96,10 @@ mod tests {
             "UPDATE \"outbox\" SET \"status\" = ? REMOVE \"claim\" WHERE \"shard\" = ? AND \"position\" = ? \
              AND \"status\" = ? AND \"fencing_token\" <= ?"
         );
-        assert_eq!(values, vec![Value::text("claimed"), Value::text("p"), Value::text("s"), Value::text("pending"), Value::number(7)]);
+        assert_eq!(
+            values,
+            vec![Value::text("claimed"), Value::text("p"), Value::text("s"), Value::text("pending"), Value::number(7)]
+        );
     }
 
     #[test]
@@ -120,10 +123,8 @@ mod tests {
 
     #[test]
     fn what_partiql_cannot_say_has_no_form() {
-        let replace = Write::Put {
-            item: Item::new(),
-            when: Condition::Holds(vec![Test::equal("redriven", Value::number(1))]),
-        };
+        let replace =
+            Write::Put { item: Item::new(), when: Condition::Holds(vec![Test::equal("redriven", Value::number(1))]) };
         assert_eq!(render("outbox", Table::Outbox, replace), None);
     }
 }

@@ -63,8 +63,9 @@ impl TableClient {
         observer: Option<Arc<dyn CallObserver>>,
     ) -> Self {
         let bounds = |attempts: u32, attempt_timeout: Duration| {
-            let timeouts =
-                TimeoutConfig::builder().operation_timeout(policy.call_timeout).operation_attempt_timeout(attempt_timeout);
+            let timeouts = TimeoutConfig::builder()
+                .operation_timeout(policy.call_timeout)
+                .operation_attempt_timeout(attempt_timeout);
             let retries = RetryConfig::standard()
                 .with_max_attempts(attempts.max(1))
                 .with_initial_backoff(RETRY_BACKOFF_INITIAL)

@@ -2,6 +2,7 @@
 //! seldom; nothing here remembers a state.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_sdk_iot::Client;
@@ -20,6 +21,9 @@ use crate::{StoreError, operation, sdk_failure};
 
 #[cfg(test)]
 mod tests;
+
+/// The first pause of the SDK between two tries, randomised: five changes a second are allowed.
+const RETRY_BACKOFF_INITIAL: Duration = Duration::from_millis(200);
 
 /// A topic rule of AWS IoT Core.
 #[derive(Clone)]
@@ -48,7 +52,11 @@ impl TopicRuleSource {
             .operation_attempt_timeout(policy.attempt_timeout);
         let config = Builder::from(clients.config())
             .timeout_config(timeouts.build())
-            .retry_config(RetryConfig::standard().with_max_attempts(policy.max_attempts.max(1)))
+            .retry_config(
+                RetryConfig::standard()
+                    .with_max_attempts(policy.max_attempts.max(1))
+                    .with_initial_backoff(RETRY_BACKOFF_INITIAL),
+            )
             .build();
         Self { client: Client::from_conf(config), rule_name: rule_name.into(), observer }
     }

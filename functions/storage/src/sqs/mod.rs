@@ -87,8 +87,7 @@ impl SqsQueue {
 impl Queue for SqsQueue {
     async fn send(&self, entries: &[QueueEntry]) -> Result<SendReply, StoreError> {
         let built: Result<Vec<_>, BuildError> = entries.iter().map(request_entry).collect();
-        let built =
-            built.map_err(|error| StoreError::new(FailureKind::Invalid, operation::SEND, error.to_string()))?;
+        let built = built.map_err(|error| StoreError::new(FailureKind::Invalid, operation::SEND, error.to_string()))?;
         let in_progress = self.observer.as_ref().map(|observer| observer.begin(operation::SEND));
         let result = self.send_batch(built).await;
         if let Some(in_progress) = in_progress {

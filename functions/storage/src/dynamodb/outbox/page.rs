@@ -1,5 +1,6 @@
 //! Reading a shard in order: one strong query for a page.
 
+use fencepost_protocol::failure::FailureKind;
 use fencepost_protocol::ids::Position;
 use fencepost_protocol::outbox::Damage;
 
@@ -21,6 +22,9 @@ impl DynamoOutbox {
         limit: usize,
         decode: impl Fn(&Item) -> Result<T, Damage> + Copy,
     ) -> Result<Page<T>, StoreError> {
+        if limit == 0 {
+            return Err(StoreError::new(FailureKind::Invalid, operation, "limit is 0; ask for one row at least"));
+        }
         let mut after = after.map(ToString::to_string);
         let mut strays = Vec::new();
         loop {

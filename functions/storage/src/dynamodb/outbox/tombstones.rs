@@ -93,8 +93,7 @@ impl DynamoOutbox {
 
     /// Inserts tombstones. One that stands already gets the later of the two lives.
     pub(super) async fn put_tombstones(&self, tombstones: &[Tombstone]) -> Vec<Result<(), StoreError>> {
-        let insert =
-            |tombstone: &Tombstone| Write::Put { item: tombstone::encode(tombstone), when: Condition::Absent };
+        let insert = |tombstone: &Tombstone| Write::Put { item: tombstone::encode(tombstone), when: Condition::Absent };
         let mut results: Vec<Result<(), StoreError>> = Vec::with_capacity(tombstones.len());
         let mut standing = Vec::new();
         let outcomes = self.write_tombstone_batch(tombstones.iter().map(insert).collect()).await;
