@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 use fencepost_protocol::body::QueueEntry;
-use fencepost_protocol::drain::{Burial, ChangeAnswer, Claim, ClaimAnswer, Commit, HandBack, Redrive};
+use fencepost_protocol::drain::{Burial, ChangeAnswer, Claim, ClaimAnswer, Commit, HandBack, QueueReply, Redrive};
 use fencepost_protocol::ids::{LeaseName, MessageId, Position, RowKey, Shard};
 use fencepost_protocol::lease::{FenceRaise, GroupRecords, InstanceRecord, InstanceWrite, LeaseRecord, LeaseWrite};
 use fencepost_protocol::outbox::{Damage, DeadRow, Fence, OutboxRow, Slot, Tombstone};
@@ -35,6 +35,7 @@ pub trait LeaseStore: Send + Sync {
 
 /// What became of a put of a new row.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "an answer is matched where it arrives and kept nowhere")]
 pub enum PutAnswer {
     /// It is stored.
     Stored,
@@ -97,32 +98,12 @@ pub trait Outbox: Send + Sync {
     async fn raise_fence(&self, raise: &FenceRaise) -> Result<WriteAnswer<Fence>, StoreError>;
 }
 
-/// An entry that a queue refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// The entry.
-    pub entry_id: String,
-    /// The queue's stable code.
-    pub code: String,
-    /// Its words.
-    pub message: String,
-}
-
-/// What a queue answered to a batch. Entries in neither list have an unknown outcome.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SendReply {
-    /// Entry ids that the queue says it accepted, as it returned them.
-    pub accepted: Vec<String>,
-    /// Entries that it refused.
-    pub refused: Vec<Refusal>,
-}
-
 /// The destination.
 #[async_trait]
 pub trait Queue: Send + Sync {
     /// Sends one batch, at most ten entries and the queue's size limit. Not retried inside: a second send is the caller's
     /// decision.
-    async fn send(&self, entries: &[QueueEntry]) -> Result<SendReply, StoreError>;
+    async fn send(&self, entries: &[QueueEntry]) -> Result<QueueReply, StoreError>;
 }
 
 /// The topic rule, as a switch.

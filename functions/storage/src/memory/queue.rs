@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use fencepost_protocol::body::QueueEntry;
+use fencepost_protocol::drain::{QueueRefusal, QueueReply};
 use fencepost_protocol::failure::FailureKind;
 use fencepost_protocol::limits::{
     QUEUE_ATTRIBUTES_MAX, QUEUE_BATCH_ENTRIES_MAX, QUEUE_ID_CHARS_MAX, QUEUE_REQUEST_BYTES_MAX,
 };
 
 use super::faults::{EntryFault, FaultPlan, Gate, NoFaults};
-use crate::ports::{Queue, Refusal, SendReply};
+use crate::ports::Queue;
 use crate::{StoreError, operation};
 
 /// Characters of an entry's id inside its request.
@@ -60,6 +61,11 @@ impl MemoryQueue {
         self.with(|inbox| inbox.accepted.clone())
     }
 
+    /// The same, and the queue is empty afterwards: a consumer that receives and deletes everything.
+    pub fn take_accepted(&self) -> Vec<QueueEntry> {
+        self.with(|inbox| std::mem::take(&mut inbox.accepted))
+    }
+
     /// How many messages a FIFO queue accepted and dropped as seen before.
     pub fn deduplicated(&self) -> usize {
         self.with(|inbox| inbox.deduplicated)
@@ -91,10 +97,10 @@ impl Inbox {
 
 #[async_trait]
 impl Queue for MemoryQueue {
-    async fn send(&self, entries: &[QueueEntry]) -> Result<SendReply, StoreError> {
+    async fn send(&self, entries: &[QueueEntry]) -> Result<QueueReply, StoreError> {
         let pass = self.gate.enter(operation::SEND, entries.len()).await?;
         check_request(entries)?;
-        let mut reply = SendReply::default();
+        let mut reply = QueueReply::default();
         self.with(|inbox| {
             for (index, entry) in entries.iter().enumerate() {
                 let fault = pass.entry(index);
@@ -103,7 +109,7 @@ impl Queue for MemoryQueue {
                     _ => entry_fault(self.kind, entry),
                 };
                 if let Some((code, message)) = refusal {
-                    reply.refused.push(Refusal { entry_id: entry.entry_id.clone(), code: code.to_owned(), message });
+                    reply.refused.push(QueueRefusal { entry_id: entry.entry_id.clone(), code: code.to_owned(), message });
                     continue;
                 }
                 if fault != Some(&EntryFault::Lose) {

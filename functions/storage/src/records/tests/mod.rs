@@ -31,12 +31,12 @@ fn assert_mutations<T: PartialEq + Debug>(
     for (field, changed) in mutations::of(item) {
         match decode(&changed) {
             Ok(record) => {
-                assert_eq!(decode(&encode(&record)), Ok(record), "{field} made a record that does not encode")
+                assert_eq!(decode(&encode(&record)), Ok(record), "{field} made a record that does not encode");
             }
             Err(damage) => {
                 let named = &damage.malformed.field;
                 let inside = named.starts_with(&format!("{field}.")) || named.starts_with(&format!("{field}["));
-                let partner = partners.iter().any(|pair| *pair == (field.as_str(), named.as_str()));
+                let partner = partners.contains(&(field.as_str(), named.as_str()));
                 assert!(*named == field || inside || partner, "{field} was changed and {damage} was blamed");
                 assert!(!damage.malformed.problem.is_empty() && !damage.newer_schema || field == SCHEMA_ATTRIBUTE);
             }
