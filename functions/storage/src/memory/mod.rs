@@ -17,6 +17,9 @@ mod source;
 mod tables;
 mod usage;
 
+#[cfg(test)]
+mod tests;
+
 pub use faults::{Call, Effect, EntryFault, Fault, FaultPlan, NoFaults, RowFault, Script};
 pub use lease_store::MemoryLeaseStore;
 pub use outbox::MemoryOutbox;
