@@ -4,6 +4,7 @@
 //! delays another, and a caller that runs on paused test time does not freeze its servers.
 //! Protocols and storage stay out: they belong to the endpoint's own room.
 
+use std::fs::{File, TryLockError};
 use std::future::Future;
 use std::io::{Error as IoError, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -19,7 +20,9 @@ mod tests;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address can be reached from other machines, and these endpoints check no credentials.
-    #[error("{option}: {addr} is not a loopback address; these endpoints check no credentials, so use 127.0.0.1 or ::1")]
+    #[error(
+        "{option}: {addr} is not a loopback address; these endpoints check no credentials, so use 127.0.0.1 or ::1"
+    )]
     NotLoopback {
         /// The address that was asked for.
         addr: SocketAddr,
@@ -27,7 +30,9 @@ pub enum StartError {
         option: &'static str,
     },
     /// Another program listens on the port.
-    #[error("{addr} is already in use by another program; stop that program, or choose another port with {option} PORT")]
+    #[error(
+        "{addr} is already in use by another program; stop that program, or choose another port with {option} PORT"
+    )]
     PortBusy {
         /// The address that was asked for.
         addr: SocketAddr,
@@ -108,19 +113,52 @@ pub(crate) fn listen(addr: SocketAddr, option: &'static str) -> Result<(TcpListe
     Ok((listener, bound))
 }
 
-/// Makes the directories above `file` and proves that the file can be written, so that a missing permission is told as
-/// one and not as a database error. Leaves an existing file as it is.
-pub(crate) fn prepare_file(file: &Path) -> Result<(), StartError> {
-    if let Some(directory) = file.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        std::fs::create_dir_all(directory)
-            .map_err(|source| StartError::DataUnwritable { path: directory.to_path_buf(), source })?;
+/// The right to use a data file, held until it is dropped, and given back by the system when the process dies.
+#[derive(Debug)]
+pub(crate) struct DataFile {
+    path: PathBuf,
+    /// Locked. A file of its own, because closing a second handle of an SQLite file would drop SQLite's locks on it.
+    _lock: File,
+}
+
+impl DataFile {
+    /// Makes the directories above `path`, proves that the file can be written (so that a missing permission is told as
+    /// one and not as a database error), and takes the lock beside it. Leaves what is in an existing file.
+    pub(crate) fn claim(path: &Path) -> Result<DataFile, StartError> {
+        if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            std::fs::create_dir_all(directory)
+                .map_err(|source| StartError::DataUnwritable { path: directory.to_path_buf(), source })?;
+        }
+        let writable = |path: &Path| {
+            File::options()
+                .create(true)
+                .append(true)
+                .open(path)
+                .map_err(|source| StartError::DataUnwritable { path: path.to_path_buf(), source })
+        };
+        let mut lock_path = path.as_os_str().to_owned();
+        lock_path.push(".lock");
+        let lock = writable(Path::new(&lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StartError::DataInUse { path: path.to_path_buf() }),
+            Err(TryLockError::Error(source)) => {
+                return Err(StartError::DataUnwritable { path: lock_path.into(), source });
+            }
+        }
+        drop(writable(path)?);
+        Ok(DataFile { path: path.to_path_buf(), _lock: lock })
     }
-    std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(file)
-        .map(drop)
-        .map_err(|source| StartError::DataUnwritable { path: file.to_path_buf(), source })
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The error of a file that was opened and is not what it should be.
+    pub(crate) fn unusable(&self, problem: impl ToString) -> StartError {
+        StartError::DataUnusable { path: self.path.clone(), problem: problem.to_string() }
+    }
 }
 
 /// A server on a thread of its own. Dropping it tells the server to stop, and does not wait.

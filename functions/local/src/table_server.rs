@@ -15,13 +15,13 @@
 //! until [`TableServer::expire`] is called; AWS takes up to days over it, so nothing may depend on it.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use dynoxide::Database;
 use rusqlite::Connection;
 
-use crate::endpoint::{self, EndpointThread, StartError};
+use crate::endpoint::{self, DataFile, EndpointThread, StartError};
 
 mod stream;
 #[cfg(test)]
@@ -53,6 +53,7 @@ pub struct TableServer {
     addr: SocketAddr,
     database: Database,
     thread: EndpointThread,
+    file: Option<DataFile>,
 }
 
 impl std::fmt::Debug for TableServer {
@@ -68,9 +69,12 @@ impl TableServer {
     /// The port is taken or refused, or the file cannot be made, written or read. The message names the option to change.
     pub fn start(addr: SocketAddr, storage: TableStorage) -> Result<TableServer, StartError> {
         let (listener, addr) = endpoint::listen(addr, PORT_OPTION)?;
-        let database = match &storage {
-            TableStorage::Memory => open_in_memory()?,
-            TableStorage::File(file) => open_file(file)?,
+        let (database, file) = match &storage {
+            TableStorage::Memory => (open_in_memory()?, None),
+            TableStorage::File(path) => {
+                let file = DataFile::claim(path)?;
+                (open_file(&file)?, Some(file))
+            }
         };
         let served = database.clone();
         let thread = EndpointThread::spawn("dynamodb endpoint", move |stop| async move {
@@ -96,7 +100,7 @@ impl TableServer {
                 () = grace => tracing::warn!("the DynamoDB endpoint stopped with requests still running"),
             }
         })?;
-        Ok(TableServer { addr, database, thread })
+        Ok(TableServer { addr, database, thread, file })
     }
 
     /// The URL for the SDK, for example `http://127.0.0.1:8000`.
@@ -118,14 +122,17 @@ impl TableServer {
     /// # Errors
     /// The database failed.
     pub fn expire(&self) -> Result<usize, StreamError> {
-        self.database.sweep_ttl().map_err(|error| StreamError { table: "every table".into(), problem: error.to_string() })
+        self.database
+            .sweep_ttl()
+            .map_err(|error| StreamError { table: "every table".into(), problem: error.to_string() })
     }
 
     /// Stops the endpoint: no new requests, two seconds for those that run, then the port is free and the file closed.
     pub async fn stop(self) {
-        let TableServer { database, thread, .. } = self;
+        let TableServer { database, thread, file, .. } = self;
         drop(database);
         thread.stop().await;
+        drop(file);
     }
 }
 
@@ -138,12 +145,10 @@ fn open_in_memory() -> Result<Database, StartError> {
     Ok(database)
 }
 
-fn open_file(file: &Path) -> Result<Database, StartError> {
-    endpoint::prepare_file(file)?;
-    let unusable = |problem: String| StartError::DataUnusable { path: file.to_path_buf(), problem };
-    let path = file.to_str().ok_or_else(|| unusable("its path is not UTF-8".to_owned()))?;
-    let database = Database::new(path).map_err(|error| unusable(error.to_string()))?;
-    add_stream_index(path).map_err(|error| unusable(error.to_string()))?;
+fn open_file(file: &DataFile) -> Result<Database, StartError> {
+    let path = file.path().to_str().ok_or_else(|| file.unusable("its path is not UTF-8"))?;
+    let database = Database::new(path).map_err(|error| file.unusable(error))?;
+    add_stream_index(path).map_err(|error| file.unusable(error))?;
     Ok(database)
 }
 

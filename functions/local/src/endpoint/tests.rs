@@ -23,7 +23,7 @@ fn only_loopback_is_listened_on() {
 fn a_directory_that_cannot_be_made_names_the_path_and_the_option() {
     let file = std::env::temp_dir().join(format!("fencepost-plain-file-{}", uuid::Uuid::new_v4()));
     std::fs::write(&file, b"not a directory").unwrap();
-    let error = prepare_file(&file.join("data").join("tables.sqlite")).unwrap_err();
+    let error = DataFile::claim(&file.join("data").join("tables.sqlite")).unwrap_err();
     std::fs::remove_file(&file).unwrap();
     assert!(matches!(error, StartError::DataUnwritable { .. }));
     let text = error.to_string();
@@ -31,12 +31,14 @@ fn a_directory_that_cannot_be_made_names_the_path_and_the_option() {
 }
 
 #[test]
-fn preparing_a_file_leaves_its_content() {
+fn a_data_file_keeps_its_content_and_has_one_user() {
     let directory = std::env::temp_dir().join(format!("fencepost-prepare-{}", uuid::Uuid::new_v4()));
     let file = directory.join("queue.sqlite");
-    prepare_file(&file).unwrap();
+    drop(DataFile::claim(&file).unwrap());
     std::fs::write(&file, b"kept").unwrap();
-    prepare_file(&file).unwrap();
+    let held = DataFile::claim(&file).unwrap();
+    assert!(matches!(DataFile::claim(&file), Err(StartError::DataInUse { .. })));
+    drop(held);
     assert_eq!(std::fs::read(&file).unwrap(), b"kept");
     std::fs::remove_dir_all(&directory).unwrap();
 }
