@@ -3,6 +3,8 @@ pub mod body;
 pub mod drain;
 pub mod failure;
 pub mod ids;
+pub mod ingest;
+pub mod invariants;
 pub mod lease;
 pub mod limits;
 pub mod outbox;

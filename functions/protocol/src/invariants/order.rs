@@ -1,0 +1,83 @@
+//! I9: what was visible when, and in which order a key's rows were first sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ids::{ClaimId, MessageId, Position, RowKey};
+
+/// The rows of one ordering key.
+#[derive(Debug, Clone, Default)]
+struct Lane {
+    /// Outstanding rows and the moment (number of the observation) since when they were visible.
+    outstanding: BTreeMap<RowKey, u64>,
+    /// The latest position that was ever sent.
+    sent_up_to: Option<Position>,
+}
+
+/// Watches the order rule. Moments are counted, not timed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Order {
+    moment: u64,
+    lanes: BTreeMap<String, Lane>,
+    pages: BTreeMap<ClaimId, u64>,
+    accepted: BTreeSet<MessageId>,
+    sent: BTreeSet<RowKey>,
+    inversions: u64,
+}
+
+impl Order {
+    pub(super) const fn inversions(&self) -> u64 {
+        self.inversions
+    }
+
+    /// A row stands in the store from now on.
+    pub(super) fn stored(&mut self, ordering_key: &str, key: &RowKey) {
+        self.moment += 1;
+        self.lanes.entry(ordering_key.to_owned()).or_default().outstanding.insert(key.clone(), self.moment);
+    }
+
+    /// The strong read that the claims under `claim` come from.
+    pub(super) fn page_read(&mut self, claim: ClaimId) {
+        self.moment += 1;
+        self.pages.insert(claim, self.moment);
+    }
+
+    /// A claim; where its page's read was not observed, the page was read now at the latest.
+    pub(super) fn claimed(&mut self, claim: ClaimId) {
+        self.moment += 1;
+        self.pages.entry(claim).or_insert(self.moment);
+    }
+
+    pub(super) fn accepted(&mut self, id: &MessageId) {
+        self.accepted.insert(id.clone());
+    }
+
+    /// The row is outstanding no more.
+    pub(super) fn ended(&mut self, ordering_key: &str, key: &RowKey) {
+        if let Some(lane) = self.lanes.get_mut(ordering_key) {
+            lane.outstanding.remove(key);
+        }
+    }
+
+    /// A send. Returns the earlier row that a first send overtook: visible in the read of the sender's page, outstanding, not
+    /// accepted.
+    pub(super) fn send_started(&mut self, ordering_key: &str, key: &RowKey, claim: &ClaimId) -> Option<RowKey> {
+        self.moment += 1;
+        if !self.sent.insert(key.clone()) {
+            return None;
+        }
+        let page_read = self.pages.get(claim).copied().unwrap_or(self.moment);
+        let lane = self.lanes.get_mut(ordering_key)?;
+        if lane.sent_up_to.as_ref().is_some_and(|latest| *latest > key.position) {
+            self.inversions += 1;
+        }
+        lane.sent_up_to = lane.sent_up_to.take().max(Some(key.position.clone()));
+        let accepted = &self.accepted;
+        let earlier = lane.outstanding.iter().find(|(other, since)| {
+            other.shard == key.shard
+                && other.position < key.position
+                && **since < page_read
+                && !accepted.contains(other.position.id())
+        });
+        earlier.map(|(other, _)| other.clone())
+    }
+}
