@@ -15,11 +15,12 @@ use aws_sdk_sqs::types::{MessageAttributeValue, SendMessageBatchRequestEntry};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata as _;
 use aws_smithy_types::error::operation::BuildError;
 use fencepost_protocol::body::QueueEntry;
+use fencepost_protocol::drain::{QueueRefusal, QueueReply};
 use fencepost_protocol::failure::FailureKind;
 
 use crate::call::{CallObserver, CallReport};
 use crate::clients::Clients;
-use crate::ports::{Queue, Refusal, SendReply};
+use crate::ports::Queue;
 use crate::{StoreError, operation, sdk_failure};
 
 #[cfg(test)]
@@ -58,7 +59,7 @@ impl SqsQueue {
         Self { client: Client::from_conf(config), queue_url: queue_url.into(), observer }
     }
 
-    async fn send_batch(&self, entries: Vec<SendMessageBatchRequestEntry>) -> Result<SendReply, StoreError> {
+    async fn send_batch(&self, entries: Vec<SendMessageBatchRequestEntry>) -> Result<QueueReply, StoreError> {
         let request = self.client.send_message_batch().queue_url(&self.queue_url).set_entries(Some(entries));
         let output = request.send().await.map_err(|error| match error.code() {
             Some("QueueDoesNotExist" | "AWS.SimpleQueueService.NonExistentQueue") => StoreError::new(
@@ -71,12 +72,12 @@ impl SqsQueue {
             ),
             _ => sdk_failure::store_error(operation::SEND, &error),
         })?;
-        let refusal = |failed: aws_sdk_sqs::types::BatchResultErrorEntry| Refusal {
+        let refusal = |failed: aws_sdk_sqs::types::BatchResultErrorEntry| QueueRefusal {
             entry_id: failed.id,
             code: failed.code,
             message: failed.message.unwrap_or_default(),
         };
-        Ok(SendReply {
+        Ok(QueueReply {
             accepted: output.successful.into_iter().map(|accepted| accepted.id).collect(),
             refused: output.failed.into_iter().map(refusal).collect(),
         })
@@ -85,7 +86,7 @@ impl SqsQueue {
 
 #[async_trait]
 impl Queue for SqsQueue {
-    async fn send(&self, entries: &[QueueEntry]) -> Result<SendReply, StoreError> {
+    async fn send(&self, entries: &[QueueEntry]) -> Result<QueueReply, StoreError> {
         let built: Result<Vec<_>, BuildError> = entries.iter().map(request_entry).collect();
         let built = built.map_err(|error| StoreError::new(FailureKind::Invalid, operation::SEND, error.to_string()))?;
         let in_progress = self.observer.as_ref().map(|observer| observer.begin(operation::SEND));

@@ -11,7 +11,9 @@ use super::SqsQueue;
 use crate::StoreError;
 use crate::loopback::world::clients_at;
 use crate::loopback::{Act, Loopback, error_reply};
-use crate::ports::{Queue as _, Refusal, SendReply};
+use fencepost_protocol::drain::{QueueRefusal, QueueReply};
+
+use crate::ports::Queue as _;
 
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -49,13 +51,13 @@ async fn a_batch_is_one_request_and_the_reply_is_passed_on_as_it_came() {
     });
     let (stub, queue) = queue_of(Act::Reply(200, reply.to_string()), SEND_TIMEOUT).await;
     let answer = queue.send(&[entry("e0"), entry("e1"), entry("e2")]).await.expect("answered");
-    let refused = Refusal {
+    let refused = QueueRefusal {
         entry_id: "e1".to_owned(),
         code: "InvalidMessageContents".to_owned(),
         message: "no such character".to_owned(),
     };
     let accepted = vec!["e0".to_owned(), "unheard-of".to_owned()];
-    assert_eq!(answer, SendReply { accepted, refused: vec![refused] });
+    assert_eq!(answer, QueueReply { accepted, refused: vec![refused] });
 
     let requests = stub.requests();
     assert_eq!(requests.len(), 1);
