@@ -1,1 +1,84 @@
-//! placeholder
+//! The drainer: claims outstanding rows, sends them to the queue and commits them under its token.
+//!
+//! A handler over the ports that carries out what [`fencepost_protocol::drain`] decides, page by page, inside the function's
+//! time limit. It is called by the outbox's stream, by the drain and takeover workflows, and by a redrive.
+//!
+//! Guarantees: no future of a call lives on after its answer; a page is begun only where its claim budget and its sends fit
+//! the time that is left; a call that ends early answers with a cursor and loses nothing.
+//!
+//! What must stay out: decisions, environment, AWS types.
+
+mod call;
+mod measure;
+mod page;
+mod plan;
+mod redrive;
+mod request;
+
+use std::sync::Arc;
+
+use fencepost_protocol::drain::{DrainPolicy, DrainRequest};
+use fencepost_protocol::ids::{Identity, LeaseName, Malformed};
+use fencepost_runtime::clock::Clock;
+use fencepost_runtime::failure::FunctionError;
+use fencepost_runtime::ids::Ids;
+use fencepost_runtime::lambda::Limit;
+use fencepost_runtime::telemetry::Metrics;
+use fencepost_storage::{LeaseStore, Outbox, Queue};
+use serde_json::{Value, json};
+
+pub use call::{DrainReply, Event};
+pub use plan::PlanReply;
+pub use request::Request;
+
+/// The handler and what it works with.
+pub struct DrainerFunction {
+    /// The group.
+    pub lease: LeaseName,
+    /// Who drains.
+    pub me: Identity,
+    /// By which settings.
+    pub policy: DrainPolicy,
+    /// The present shard count and, after a change, the earlier one.
+    pub shard_counts: Vec<u16>,
+    /// Shards that one call of a workflow drains.
+    pub shards_per_group: usize,
+    /// The lease table.
+    pub leases: Arc<dyn LeaseStore>,
+    /// The outbox.
+    pub outbox: Arc<dyn Outbox>,
+    /// The destination.
+    pub queue: Arc<dyn Queue>,
+    /// The clocks.
+    pub clock: Arc<dyn Clock>,
+    /// Fresh claim ids, and the dice for back-offs.
+    pub ids: Arc<dyn Ids>,
+    /// Where measures go.
+    pub metrics: Metrics,
+}
+
+impl DrainerFunction {
+    /// Carries out one request, inside `limit`.
+    ///
+    /// # Errors
+    /// `InputInvalid` for a request that is none; the store's own kinds where the lease cannot be read, and
+    /// `LeaseRecordInvalid` where it does not decode.
+    pub async fn handle(&self, input: Value, limit: &Limit) -> Result<Value, FunctionError> {
+        let reply = match Request::parse(&self.lease, input)? {
+            Request::Plan => serde_json::to_value(self.plan().await?),
+            Request::Shards => serde_json::to_value(self.groups()),
+            Request::Drain(request) => serde_json::to_value(self.drain(request, limit).await?),
+            Request::Redrive(request) => serde_json::to_value(self.redrive(request, limit).await?),
+            Request::Wake(shards) => {
+                if !shards.is_empty() {
+                    self.drain(DrainRequest::scheduled(shards), limit).await?;
+                }
+                Ok(json!({}))
+            }
+        };
+        reply.map_err(|error| Malformed::new("reply", error.to_string()).into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

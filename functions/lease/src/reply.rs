@@ -155,14 +155,14 @@ pub struct StepDownReply {
 
 /// The answer to a takeover's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct WriteReply {
+pub(crate) struct WriteReply {
     /// What became of it: `written`, `outdated`, `resumed` or `nothing_to_resume`.
     pub state: &'static str,
 }
 
 /// The answer to a switch of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct SourceReply {
+pub(crate) struct SourceReply {
     /// How it stands now.
     pub enabled: bool,
     /// Was it otherwise before?

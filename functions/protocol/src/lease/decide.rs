@@ -325,7 +325,7 @@ fn step_down(
         return Some(release(rules, input, record, reason));
     }
     let since = input.after.wall;
-    let mark = record.stepping_down.clone().unwrap_or(SteppingDown { since, reason });
+    let mark = record.stepping_down.unwrap_or(SteppingDown { since, reason });
     if may_release(rules, input, &mark, now) {
         return Some(release(rules, input, record, mark.reason));
     }

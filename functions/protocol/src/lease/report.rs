@@ -166,7 +166,7 @@ pub(super) fn tell(
             reported = told;
         }
     }
-    let by_another = reporting.clone().filter(|telling| {
+    let by_another = reporting.filter(|telling| {
         telling.by != *me_loop && generation.saturating_sub(telling.since_generation) < TELLING_GENERATIONS
     });
     let from = by_another.as_ref().map_or(reported, |telling| telling.standing);

@@ -68,7 +68,7 @@ metrics! {
     RenewLatency: Milliseconds,
     /// Renewals that failed.
     RenewFailures: Count,
-    /// From a token's acquisition to the end of its takeover.
+    /// For how long the former holder had stood still when its lease was seized: the length of the failover.
     TakeoverDuration: Milliseconds,
     /// Records stored.
     Ingested: Count,

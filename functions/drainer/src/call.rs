@@ -1,0 +1,151 @@
+//! One drain call: shards side by side, each page by page, until they are done, something says stop, or time runs out.
+
+use std::time::Duration;
+
+use fencepost_protocol::drain::{
+    CallTerms, DrainAnswer, DrainRequest, NotPermitted, Permit, ShardState, Stop, permit,
+};
+use fencepost_protocol::lease::LeaseRecord;
+use fencepost_protocol::outbox::Slot;
+use fencepost_protocol::time::{Reading, Timestamp};
+use fencepost_runtime::failure::FunctionError;
+use fencepost_runtime::lambda::Limit;
+use fencepost_storage::StoreError;
+use futures::stream::{self, StreamExt as _};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::DrainerFunction;
+use crate::measure::Measures;
+
+/// Pages in flight at a time, each of another shard: while one waits for the queue, the others claim and commit.
+const PAGES_AT_ONCE: usize = 4;
+/// A lease read longer ago than this is read again before a page.
+const LEASE_READ_AGE_MAX: Duration = Duration::from_secs(1);
+/// What a page needs beyond its claim budget and its sends: its commits and its hand-backs.
+const PAGE_REST: Duration = Duration::from_secs(1);
+
+/// An event for the bus, source `fencepost`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Event {
+    /// Its detail type, for example `Records Dead`.
+    pub detail_type: &'static str,
+    /// Its detail.
+    pub detail: Value,
+}
+
+/// The answer to `drain`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DrainReply {
+    /// How far it came.
+    #[serde(flatten)]
+    pub answer: DrainAnswer,
+    /// Events to put on the bus.
+    pub events: Vec<Event>,
+    /// The wall clock when it ended.
+    pub now_ms: Timestamp,
+}
+
+/// A permit and when its lease was read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leave {
+    pub(crate) permit: Permit,
+    pub(crate) read_at: Reading,
+}
+
+impl DrainerFunction {
+    pub(crate) async fn drain(&self, request: DrainRequest, limit: &Limit) -> Result<DrainReply, FunctionError> {
+        let started = self.clock.now();
+        let from_the_head = request.cursor.is_none() && request.alone.is_none();
+        let (terms, shards) = request.start(self.me.clone(), self.policy)?;
+        let leave = match self.leave(&terms).await? {
+            Ok(leave) => leave,
+            Err(reason) => {
+                tracing::debug!(%reason, "not draining");
+                return Ok(self.reply(DrainAnswer::refused(), Vec::new()));
+            }
+        };
+        let (terms_ref, mut measures) = (&terms, Measures::default());
+        let results: Vec<(ShardState, Measures)> = stream::iter(shards)
+            .map(|shard| self.drain_shard(terms_ref, shard, leave, limit))
+            .buffered(PAGES_AT_ONCE)
+            .collect()
+            .await;
+        let mut shards = Vec::with_capacity(results.len());
+        for (shard, measured) in results {
+            shards.push(shard);
+            measures.merge(measured);
+        }
+        let answer = DrainAnswer::of(terms, shards);
+        if let Some(stop) = &answer.stopped_by {
+            tracing::info!(token = leave.permit.token().get(), stop, "drain stopped");
+        }
+        let took = self.clock.now().monotonic.saturating_sub(started.monotonic);
+        self.metrics.emit(&measures.values(&answer, from_the_head, took));
+        Ok(self.reply(answer, measures.events(&self.lease, &self.me)))
+    }
+
+    fn reply(&self, answer: DrainAnswer, events: Vec<Event>) -> DrainReply {
+        DrainReply { answer, events, now_ms: self.clock.now().wall }
+    }
+
+    /// Reads the lease and asks for a permit. What cannot be read or does not decode is an error for the workflow to retry.
+    async fn leave(&self, terms: &CallTerms) -> Result<Result<Leave, NotPermitted>, FunctionError> {
+        let lease = self.leases.read_lease(&self.lease).await?;
+        if let Slot::Damaged(damage) = &lease {
+            return Err(FunctionError::lease_record(damage));
+        }
+        let now = self.clock.now();
+        Ok(permit(Ok(&lease), terms, now).map(|permit| Leave { permit, read_at: now }))
+    }
+
+    async fn drain_shard(
+        &self,
+        terms: &CallTerms,
+        mut shard: ShardState,
+        mut leave: Leave,
+        limit: &Limit,
+    ) -> (ShardState, Measures) {
+        let mut measures = Measures::default();
+        while shard.goes_on() && self.has_time_for_a_page(limit) {
+            let now = self.clock.now();
+            if now.monotonic.saturating_sub(leave.read_at.monotonic) >= LEASE_READ_AGE_MAX {
+                let lease = self.leases.read_lease(&self.lease).await;
+                let now = self.clock.now();
+                match permit(lease_kind(&lease), terms, now) {
+                    // Work of one call stays under one token.
+                    Ok(permit) if permit.token() == leave.permit.token() => leave = Leave { permit, read_at: now },
+                    Ok(permit) => {
+                        shard.stop = Some(Stop::NotPermitted(NotPermitted::OtherToken(permit.token())));
+                        break;
+                    }
+                    Err(reason) => {
+                        shard.stop = Some(Stop::NotPermitted(reason));
+                        break;
+                    }
+                }
+            }
+            match self.outbox.page(&shard.shard, shard.after.as_ref(), terms.policy.page_rows).await {
+                Ok(page) => self.drain_page(terms, &mut shard, &mut leave, page, limit, &mut measures).await,
+                Err(error) => {
+                    tracing::warn!(shard = %shard.shard, kind = error.kind.as_str(), %error, "the shard cannot be read");
+                    shard.stop = Some(Stop::Store(error.kind));
+                    break;
+                }
+            }
+        }
+        (shard, measures)
+    }
+
+    fn has_time_for_a_page(&self, limit: &Limit) -> bool {
+        let timing = &self.policy.timing;
+        limit.remaining(self.clock.now()) >= timing.claim_budget + timing.send_timeout + PAGE_REST
+    }
+}
+
+/// A lease read as the protocol takes it.
+pub(crate) fn lease_kind(
+    read: &Result<Slot<LeaseRecord>, StoreError>,
+) -> Result<&Slot<LeaseRecord>, fencepost_protocol::failure::FailureKind> {
+    read.as_ref().map_err(|error| error.kind)
+}
