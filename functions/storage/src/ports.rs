@@ -68,7 +68,8 @@ pub trait Outbox: Send + Sync {
     async fn row(&self, key: &RowKey) -> Result<Slot<OutboxRow>, StoreError>;
     /// Claims rows. A refused condition that shows the plan's own claim id is answered as claimed.
     async fn claim(&self, claims: &[Claim]) -> Vec<Result<ClaimAnswer, StoreError>>;
-    /// Hands claimed rows back, or restores their attempts.
+    /// Hands claimed rows back, or restores their attempts. A refused condition that shows the row as this hand-back leaves it
+    /// (pending, with this token, these attempts and this due time) is answered as done.
     async fn hand_back(&self, rows: &[HandBack]) -> Vec<Result<ChangeAnswer, StoreError>>;
     /// The tombstones of `ids`, strongly consistent, one per id that has one.
     async fn tombstones(&self, ids: &[MessageId]) -> Result<Vec<Slot<Tombstone>>, StoreError>;

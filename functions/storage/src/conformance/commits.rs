@@ -85,8 +85,17 @@ async fn a_hand_back_frees_the_row(world: &World) -> Outcome {
     equal("the hand-back", &try_hand_back(world, &plan).await?, &ChangeAnswer::Done)?;
     let free = OutboxRow { status: Status::Pending, attempts: 0, ..held };
     world.stands(&free).await?;
-    equal("the same again", &try_hand_back(world, &plan).await?, &fenced(&free))?;
+    equal("the same again, as after a lost reply", &try_hand_back(world, &plan).await?, &ChangeAnswer::Done)?;
+    let due = HandBack { not_before: Some(Timestamp::from_ms(5)), ..plan.clone() };
+    equal("one with another due time", &try_hand_back(world, &due).await?, &fenced(&free))?;
+    let other = HandBack { attempts: 1, ..plan.clone() };
+    equal("one with other attempts", &try_hand_back(world, &other).await?, &fenced(&free))?;
+    equal("one of another token", &try_hand_back(world, &hand_back(&free, "c1", 4)?).await?, &fenced(&free))?;
+    let keeping = HandBack { free: false, ..plan.clone() };
+    equal("one that keeps the claim", &try_hand_back(world, &keeping).await?, &fenced(&free))?;
+    world.stands(&free).await?;
     let taken = world.take(&free, "c2", 3).await?;
+    equal("the same after a claim", &try_hand_back(world, &plan).await?, &fenced(&taken))?;
     world.stands(&taken).await
 }
 

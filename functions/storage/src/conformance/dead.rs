@@ -6,7 +6,7 @@ use fencepost_protocol::ids::{ClaimId, Stamp};
 use fencepost_protocol::outbox::{DeadRow, DeathReason, OutboxRow, Slot, Status};
 
 use super::expect::{Outcome, damaged, equal, fails, holds};
-use super::sample::{World, burial, token};
+use super::sample::{World, advance, burial, token};
 use super::{TablesCase, cases};
 use crate::item::Value;
 use crate::ports::PutAnswer;
@@ -32,7 +32,7 @@ async fn walk(world: &World, limit: usize) -> Outcome<Vec<Slot<DeadRow>>> {
         let page = world.outbox().dead_page(&world.shard(0)?, after.as_ref(), limit).await?;
         holds(page.rows.len() <= limit, format!("a page of {limit} has {} rows", page.rows.len()))?;
         rows.extend(page.rows.into_iter().map(|(_, slot)| slot));
-        match page.next {
+        match advance(after.as_ref(), page.next)? {
             None => return Ok(rows),
             next => after = next,
         }

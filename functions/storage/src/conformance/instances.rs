@@ -59,6 +59,7 @@ async fn a_record_is_written_over_the_generation_that_was_read(world: &World) ->
     equal("creation", &write(world, 0, &first).await?, &WriteAnswer::Written)?;
     let refused = WriteAnswer::Refused(Slot::Present(first.clone()));
     equal("a second creation", &write(world, 0, &rival).await?, &refused)?;
+    equal("over a generation to come", &write(world, 2, &rival).await?, &refused)?;
     equal("the next generation", &write(world, 1, &second).await?, &WriteAnswer::Written)?;
     let refused = WriteAnswer::Refused(Slot::Present(second.clone()));
     equal("a rival of that generation", &write(world, 1, &rival).await?, &refused)?;

@@ -5,7 +5,7 @@ use fencepost_protocol::outbox::{OutboxRow, Slot};
 use fencepost_protocol::time::Timestamp;
 
 use super::expect::{Outcome, answered, damaged, equal, holds};
-use super::sample::{START_MS, World, burial};
+use super::sample::{START_MS, World, advance, burial};
 use super::{TablesCase, cases};
 use crate::item::{Key, Value};
 use crate::records::{Table, outstanding};
@@ -110,7 +110,7 @@ async fn damaged_rows_are_shown_in_their_places(world: &World) -> Outcome {
             let page = world.outbox().page(&world.shard(0)?, after.as_ref(), limit).await?;
             strays.extend(page.strays.into_iter().map(|damage| damage.record));
             found.extend(page.rows);
-            match page.next {
+            match advance(after.as_ref(), page.next)? {
                 None => break,
                 next => after = next,
             }

@@ -132,7 +132,7 @@ impl World {
                 equal("a row's position", &position, &row.key.position)?;
                 rows.push(row);
             }
-            match page.next {
+            match advance(after.as_ref(), page.next)? {
                 None => return Ok(rows),
                 next => after = next,
             }
@@ -167,6 +167,13 @@ impl World {
             attempt: AttemptId::new(attempt)?,
         })
     }
+}
+
+/// The cursor of the next page, which must lie after that of this page: else a walk would never end.
+pub(super) fn advance(after: Option<&Position>, next: Option<Position>) -> Outcome<Option<Position>> {
+    let stuck = next.as_ref().is_some_and(|next| after.is_some_and(|after| next <= after));
+    holds(!stuck, format!("the cursor does not move on: after {after:?} comes {next:?}"))?;
+    Ok(next)
 }
 
 /// Instance `name` of a stack whose id has every character that one may have.

@@ -63,7 +63,19 @@ pub(super) fn hand_back(state: &mut State, back: &HandBack) -> Result<ChangeAnsw
         }
     };
     let mine = |standing: Option<&Item>| is_held(standing, &back.claim, back.token);
-    Ok(change_answer(update(state, operation::HAND_BACK, &back.key, mine, change)?))
+    let answer = change_answer(update(state, operation::HAND_BACK, &back.key, mine, change)?);
+    match &answer {
+        ChangeAnswer::Fenced(Slot::Present(row)) if is_left_by(back, row) => Ok(ChangeAnswer::Done),
+        _ => Ok(answer),
+    }
+}
+
+/// Does the row stand as this hand-back leaves it? Then an earlier try was applied, and its reply lost.
+fn is_left_by(back: &HandBack, row: &OutboxRow) -> bool {
+    let due = back.not_before.or(row.not_before);
+    back.free
+        && (&row.status, row.attempts) == (&Status::Pending, back.attempts)
+        && (row.stamp, row.not_before) == (back.token.into(), due)
 }
 
 /// Condition: claim and token mine.
