@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost_protocol::drain::{
-    CallTerms, DrainAnswer, DrainRequest, NotPermitted, Permit, ShardState, Stop, permit,
-};
+use fencepost_protocol::drain::{CallTerms, DrainAnswer, DrainRequest, NotPermitted, Permit, ShardState, Stop, permit};
 use fencepost_protocol::lease::LeaseRecord;
 use fencepost_protocol::outbox::Slot;
 use fencepost_protocol::time::{Reading, Timestamp};

@@ -23,7 +23,9 @@ use fencepost_runtime::clock::Clock;
 use fencepost_runtime::failure::FunctionError;
 use fencepost_runtime::ids::Ids;
 use fencepost_runtime::lambda::Limit;
+use fencepost_runtime::settings::{Settings, SettingsFaults};
 use fencepost_runtime::telemetry::Metrics;
+use fencepost_runtime::wiring::{Edge, Stores};
 use fencepost_storage::{LeaseStore, Outbox, Queue};
 use serde_json::{Value, json};
 
@@ -58,6 +60,31 @@ pub struct DrainerFunction {
 }
 
 impl DrainerFunction {
+    /// The handler of an instance.
+    ///
+    /// # Errors
+    /// [`SettingsFaults`] where no queue is set.
+    pub fn new(
+        settings: &Settings,
+        stores: &Stores,
+        queue: Arc<dyn Queue>,
+        edge: Edge,
+    ) -> Result<Self, SettingsFaults> {
+        Ok(Self {
+            lease: settings.lease.clone(),
+            me: settings.identity.clone(),
+            policy: settings.drain_policy()?,
+            shard_counts: [Some(settings.shards), settings.previous_shards].into_iter().flatten().collect(),
+            shards_per_group: usize::from(settings.shards_per_group),
+            leases: Arc::clone(&stores.leases),
+            outbox: Arc::clone(&stores.outbox),
+            queue,
+            clock: edge.clock,
+            ids: edge.ids,
+            metrics: edge.metrics,
+        })
+    }
+
     /// Carries out one request, inside `limit`.
     ///
     /// # Errors

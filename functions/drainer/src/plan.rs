@@ -21,6 +21,8 @@ pub struct PlanReply {
     /// The plan.
     #[serde(flatten)]
     pub plan: DrainPlan,
+    /// This function's own time limit, rounded up: the workflow begins no call that could end after its own.
+    pub drainer_limit_seconds: u64,
     /// The wall clock when it was made.
     pub now_ms: Timestamp,
 }
@@ -53,7 +55,12 @@ impl DrainerFunction {
             }
         }
         let token = leading.ok().map(|permit| permit.token());
-        Ok(PlanReply { plan: plan(token, groups, self.policy.timing.stale_claim_duration, now.wall), now_ms: now.wall })
+        let limit = self.policy.timing.drainer_limit;
+        Ok(PlanReply {
+            plan: plan(token, groups, self.policy.timing.stale_claim_duration, now.wall),
+            drainer_limit_seconds: limit.as_secs() + u64::from(limit.subsec_nanos() > 0),
+            now_ms: now.wall,
+        })
     }
 
     /// Reads the head of every shard. A head that cannot be read leaves the metric out: missing data rings its alarm.

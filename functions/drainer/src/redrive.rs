@@ -39,7 +39,9 @@ impl DrainerFunction {
                     }
                     let key = RowKey { shard: shard.clone(), position: position.clone() };
                     match slot.present().filter(|dead| request.filter.matches(dead)) {
-                        Some(dead) => self.redrive_one(&key, dead, lease, request.dry_run, &mut answer, &mut risks).await?,
+                        Some(dead) => {
+                            self.redrive_one(&key, dead, lease, request.dry_run, &mut answer, &mut risks).await?;
+                        }
                         None => answer.skipped += 1,
                     }
                     after = Some(position);
@@ -117,4 +119,3 @@ impl DrainerFunction {
         answer
     }
 }
-

@@ -86,9 +86,10 @@ impl Request {
 
 fn own(lease: &LeaseName, shards: &[Shard]) -> Result<(), Malformed> {
     match shards.iter().find(|shard| shard.lease() != lease) {
-        Some(foreign) => {
-            Err(Malformed::new("shards", format!("{foreign} is not a shard of the lease {lease}, which this function serves")))
-        }
+        Some(foreign) => Err(Malformed::new(
+            "shards",
+            format!("{foreign} is not a shard of the lease {lease}, which this function serves"),
+        )),
         None => Ok(()),
     }
 }

@@ -1,2 +1,28 @@
-//! x
-fn main() {}
+//! The ingest function in Lambda.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use fencepost_ingest::IngestFunction;
+use fencepost_runtime::clock::{Clock, SystemClock};
+use fencepost_runtime::failure::FunctionError;
+use fencepost_runtime::settings::{Function, Settings};
+use fencepost_runtime::wiring::{Edge, Stores};
+use fencepost_runtime::{lambda, telemetry};
+use fencepost_storage::ClientOptions;
+
+fn main() -> ExitCode {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    lambda::start(lambda::serve(
+        Arc::clone(&clock),
+        move || build(Arc::clone(&clock)),
+        |function, input, invocation| async move { function.handle(input, &invocation.limit).await },
+    ))
+}
+
+async fn build(clock: Arc<dyn Clock>) -> Result<IngestFunction, FunctionError> {
+    let settings = Settings::from_env(&[Function::Ingest])?;
+    telemetry::init_logs(&settings, Arc::clone(&clock));
+    let stores = Stores::open(&settings, ClientOptions::default(), None).await?;
+    Ok(IngestFunction::new(&settings, &stores, Edge::in_lambda(&settings, clock)))
+}

@@ -20,7 +20,9 @@ use fencepost_runtime::clock::Clock;
 use fencepost_runtime::failure::FunctionError;
 use fencepost_runtime::ids::Ids;
 use fencepost_runtime::lambda::Limit;
+use fencepost_runtime::settings::Settings;
 use fencepost_runtime::telemetry::Metrics;
+use fencepost_runtime::wiring::{Edge, Stores};
 use fencepost_storage::{LeaseStore, Outbox, Source};
 use serde_json::Value;
 
@@ -48,6 +50,20 @@ pub struct LeaseFunction {
 }
 
 impl LeaseFunction {
+    /// The handler of an instance; `source` is its topic rule where that is gated.
+    pub fn new(settings: &Settings, stores: &Stores, source: Option<Arc<dyn Source>>, edge: Edge) -> Self {
+        Self {
+            rules: settings.rules(),
+            shards: settings.drained_shards(),
+            leases: Arc::clone(&stores.leases),
+            outbox: Arc::clone(&stores.outbox),
+            source,
+            clock: edge.clock,
+            ids: edge.ids,
+            metrics: edge.metrics,
+        }
+    }
+
     /// Carries out one request, inside `limit`.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 //! | [`settings`] | environment variables, parsed once into one checked [`settings::Settings`] |
 //! | [`failure`] | what a function answers when it fails: a stable error type and a sentence |
 //! | [`telemetry`] | log lines, and metrics in CloudWatch's embedded format |
+//! | [`wiring`] | adapters and edge, built from the settings |
 //! | [`lambda`] | the loop around a handler: init phase, time limit, panics |
 //!
 //! Guarantees: this is the only crate that reads a clock or the environment; a wrong configuration is told whole, by name,
@@ -21,3 +22,4 @@ pub mod ids;
 pub mod lambda;
 pub mod settings;
 pub mod telemetry;
+pub mod wiring;
