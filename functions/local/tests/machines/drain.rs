@@ -119,10 +119,11 @@ fn one_wait_then_one_call_with_the_hundred_oldest_settled() {
 }
 
 #[test]
-fn claims_found_again_on_a_later_page_do_not_lengthen_the_wait() {
+fn claims_reported_again_by_a_later_call_count_once_and_wait_once() {
     let ran = drain(plan(1), |call, number| {
         let more = call.payload["settled"] == json!([]) && number < 3;
-        output(page(json!({ "done": !more, "cursor": number, "unsettled": [unsettled(number)] }))).after_seconds(1)
+        let found: Vec<_> = (1..=number).map(unsettled).collect();
+        output(page(json!({ "done": !more, "cursor": number, "unsettled": found }))).after_seconds(1)
     });
     assert_eq!(ran.entered.iter().filter(|state| state.starts_with("WaitForStale")).count(), 1, "{:?}", ran.entered);
     assert_eq!(ran.calls.last().unwrap().payload["settled"], json!([settled(1), settled(2), settled(3)]));
