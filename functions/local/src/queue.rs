@@ -1,8 +1,8 @@
 //! A local SQS: the AWS CLI, boto3 and the Rust SDK use it over HTTP, with SQS's own rules, sizes and checksums.
 //!
-//! - [`model`] holds the queues: what a send, a receive and a delete do, with the time as an argument.
+//! - `model` holds the queues: what a send, a receive and a delete do, with the time as an argument.
 //! - `settings`, `submission` and `refusal` hold the rules of a queue, of a message, and the errors SQS answers with.
-//! - `store` writes what changed to one SQLite file; `protocol` speaks AWS JSON 1.0; `server` is the HTTP edge.
+//! - `store` writes what changed to one SQLite file; `protocol` and `receive` speak AWS JSON 1.0; `server` is the HTTP edge.
 //!
 //! **What was answered is kept**: with a file, the change is committed before the reply is written, so a `kill -9`
 //! loses nothing that a client was told, and (by SQLite's `synchronous = FULL`) neither does a power cut. Messages that
@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 mod model;
 mod protocol;
+mod receive;
 mod refusal;
 mod server;
 mod settings;

@@ -10,7 +10,8 @@ use axum::http::{HeaderMap, Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::QueueFault;
-use super::protocol::{Receive, answer};
+use super::protocol::answer;
+use super::receive::Receive;
 use super::refusal::{Refusal, RefusalKind};
 use super::state::Shared;
 use crate::endpoint::StopSignal;
