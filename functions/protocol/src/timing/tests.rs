@@ -101,9 +101,19 @@ fn each_rule_is_reported_with_its_inequality() {
             "tick_interval",
             "is 61s; it must be whole seconds, 1s to 60s",
         ),
-        (|o| o.jitter = Some(s(70)), "jitter", "is 70s; it must be at most renew_interval = 62.2s"),
         (
-            |o| o.step_down_grace = Some(s(15)),
+            |o| {
+                o.jitter = Some(s(11));
+                o.renew_interval = Some(s(10));
+            },
+            "jitter",
+            "is 11s; it must be at most renew_interval = 10s",
+        ),
+        (
+            |o| {
+                o.step_down_grace = Some(s(15));
+                o.stale_claim_duration = Some(s(35));
+            },
             "step_down_grace",
             "claim_budget + send_timeout = 10s + 5s = 15s must be below step_down_grace = 15s",
         ),
@@ -148,6 +158,17 @@ fn a_rule_at_its_edge_is_kept() {
     durable(|o| o.dedupe_window = Some(Duration::ZERO)).expect("off");
     durable(|o| o.dedupe_window = Some(s(6 * 3_600 + 4 * 86_400))).expect("exactly late enough");
     durable(|o| o.failover_slo = Some(ms(320_500))).expect("exactly fast enough");
+    // 279.999s + 9.5s + 5s + 5s is a millisecond below 300s − 500ms; the sum must stay below, not reach it.
+    let once = |interval_ms: u64| {
+        durable(|o| {
+            o.max_renew_fails = Some(1);
+            o.renew_interval = Some(ms(interval_ms));
+            o.jitter = Some(s(19));
+        })
+    };
+    once(279_999).expect("below the deadline");
+    let faults = once(280_000).expect_err("at the deadline");
+    assert!(faults[0].problem.contains("(280s + 9.5s + 5s + 5s) × 1 = 299.5s must be below"), "{faults:?}");
 }
 
 #[test]
@@ -199,9 +220,9 @@ fn durations_read_as_they_are_written() {
 
 fn some_duration() -> impl Strategy<Value = Option<Duration>> {
     prop_oneof![
-        4 => Just(None),
-        3 => (0_u64..400_000).prop_map(|n| Some(ms(n))),
-        2 => (0_u64..120).prop_map(|n| Some(s(n))),
+        30 => Just(None),
+        2 => (0_u64..400_000).prop_map(|n| Some(ms(n))),
+        3 => (0_u64..120).prop_map(|n| Some(s(n))),
         1 => any::<u64>().prop_map(|n| Some(ms(n))),
         1 => Just(Some(Duration::MAX)),
     ]
@@ -238,7 +259,25 @@ fn keeps_all_relations(t: &Timing) -> bool {
     let n = |duration: Duration| duration.as_nanos();
     let failing = n(t.renew_interval) + n(t.jitter / 2) + n(t.renew_call_timeout) + n(t.tick_interval);
     let tick_ns = n(t.tick_interval);
-    n(t.lease_ttl) >= n(s(5))
+    let most = [
+        t.lease_ttl,
+        t.renew_interval,
+        t.renew_call_timeout,
+        t.jitter,
+        t.clock_margin,
+        t.claim_budget,
+        t.send_timeout,
+        t.drainer_limit,
+        t.step_down_grace,
+        t.stale_claim_duration,
+    ];
+    let not_zero = [t.renew_interval, t.renew_call_timeout, t.claim_budget, t.send_timeout];
+    most.iter().all(|one| n(*one) <= n(s(86_400)))
+        && not_zero.iter().all(|one| n(*one) >= n(ms(1)))
+        && t.failover_slo.is_none_or(|slo| (n(ms(1))..=n(s(86_400))).contains(&n(slo)))
+        && n(t.dedupe_window) <= n(s(3_650 * 86_400))
+        && n(t.jitter) <= n(t.renew_interval)
+        && n(t.lease_ttl) >= n(s(5))
         && t.max_renew_fails >= 1
         && failing * u128::from(t.max_renew_fails) + n(t.clock_margin) < n(t.lease_ttl)
         && tick_ns.is_multiple_of(1_000_000_000)
@@ -253,10 +292,12 @@ fn keeps_all_relations(t: &Timing) -> bool {
 
 proptest! {
     #[test]
-    fn what_build_accepts_keeps_every_relation(overrides in overrides(), fast in any::<bool>()) {
+    fn build_accepts_exactly_what_keeps_every_relation(overrides in overrides(), fast in any::<bool>()) {
         let profile = if fast { Profile::Fast } else { Profile::Durable };
+        let derived = derive::derive(&overrides.or_else(&profile.base()));
         match Timing::build(profile, &overrides) {
             Ok(timing) => {
+                prop_assert_eq!(timing, derived);
                 prop_assert!(keeps_all_relations(&timing), "{timing:?}");
                 prop_assert!(timing.renew_attempt_timeout() <= timing.renew_call_timeout);
                 prop_assert!(timing.warm_takeover_max() <= timing.cold_takeover_max());
@@ -264,6 +305,7 @@ proptest! {
                 prop_assert!(!timing.renew_interval.is_zero());
             }
             Err(faults) => {
+                prop_assert!(!keeps_all_relations(&derived), "refused without a reason: {faults:?}");
                 prop_assert!(!faults.is_empty());
                 for fault in faults {
                     prop_assert!(!fault.field.is_empty() && !fault.problem.is_empty());

@@ -47,7 +47,8 @@ pub(super) fn build(
 fn unknown(name: &str) -> Malformed {
     // A name of any length may stand in an environment, and the distance takes time by both lengths.
     let head: String = name.chars().take(100).collect();
-    let nearest = table().iter().min_by_key(|setting| strsim::damerau_levenshtein(setting.name, &head));
+    let upper = head.to_uppercase();
+    let nearest = table().iter().min_by_key(|setting| strsim::damerau_levenshtein(setting.name, &upper));
     let hint = nearest.map(|setting| format!("; did you mean {}?", setting.name)).unwrap_or_default();
     Malformed::new(head, format!("is no setting{hint}"))
 }

@@ -276,7 +276,7 @@ fn every_timing_field_can_be_set_by_its_name() {
         ("CLAIM_BUDGET", "9s"),
         ("SEND_TIMEOUT", "4s"),
         ("DRAINER_LIMIT", "29s"),
-        ("STEP_DOWN_GRACE", "19s"),
+        ("STEP_DOWN_GRACE", "21s"),
         ("STALE_CLAIM_DURATION", "40s"),
         ("DEDUPE_WINDOW", "6d"),
         ("FAILOVER_SLO", "400s"),
