@@ -19,6 +19,7 @@ use fencepost_protocol::lease::{Rules, SourceMode};
 use fencepost_protocol::timing::{Profile, Timing};
 
 mod build;
+mod rows;
 mod table;
 mod values;
 
