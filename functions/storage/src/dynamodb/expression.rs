@@ -12,11 +12,16 @@ use super::write::{Condition, Test};
 use crate::item::Value;
 use crate::records::Table;
 
+/// Placeholder to attribute name.
+pub(super) type Names = HashMap<String, String>;
+/// Placeholder to value.
+pub(super) type Values = HashMap<String, AttributeValue>;
+
 /// Expressions of one call and what their placeholders stand for.
 #[derive(Debug, Default)]
 pub(super) struct Expressions {
-    names: HashMap<String, String>,
-    values: HashMap<String, AttributeValue>,
+    names: Names,
+    values: Values,
 }
 
 impl Expressions {
@@ -52,7 +57,7 @@ impl Expressions {
 
     /// The names and the values that the expressions speak of; `None` where they speak of none, for the service refuses an
     /// empty map.
-    pub(super) fn into_maps(self) -> (Option<HashMap<String, String>>, Option<HashMap<String, AttributeValue>>) {
+    pub(super) fn into_maps(self) -> (Option<Names>, Option<Values>) {
         (Some(self.names).filter(|names| !names.is_empty()), Some(self.values).filter(|values| !values.is_empty()))
     }
 
