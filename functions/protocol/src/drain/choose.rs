@@ -29,7 +29,7 @@ pub struct Choice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub(crate) row: OutboxRow,
-    /// Its earlier claimer may have sent it.
+    /// An earlier claimer may have sent it: its claim is taken over now, or went stale before.
     pub(crate) resend: bool,
 }
 
@@ -75,7 +75,7 @@ fn highest_above(rows: &[(Position, Slot<OutboxRow>)], permit: &Permit) -> Optio
 
 /// What is to be done with one row.
 enum Verdict {
-    Take { resend: bool },
+    Take { settled: bool },
     Alone,
     Unsettled(ClaimId),
     Leave,
@@ -116,7 +116,7 @@ impl Chooser<'_> {
             return;
         }
         match self.verdict(&row) {
-            Verdict::Take { resend } => self.take(row, resend, choice, notes),
+            Verdict::Take { settled } => self.take(row, settled, choice, notes),
             other => {
                 notes.counts.skipped += 1;
                 notes.blocked.block(row.ordering_key());
@@ -144,7 +144,7 @@ impl Chooser<'_> {
             return Verdict::Leave;
         }
         let is_the_lone_one = self.terms.alone.as_ref().is_some_and(|alone| alone.key == row.key);
-        let resend = match &row.status {
+        let settled = match &row.status {
             Status::Pending if self.is_due(row) => false,
             Status::Pending => return Verdict::Leave,
             Status::Claimed(claim) if self.is_settled(&row.key, claim) => true,
@@ -153,8 +153,8 @@ impl Chooser<'_> {
         if self.terms.alone.is_some() && !is_the_lone_one {
             return Verdict::Leave;
         }
-        let needs_to_be_alone = stale_with(row, resend) >= STALE_CLAIMS_MAX && !self.is_exhausted(row);
-        if needs_to_be_alone && !is_the_lone_one { Verdict::Alone } else { Verdict::Take { resend } }
+        let needs_to_be_alone = stale_with(row, settled) >= STALE_CLAIMS_MAX && !self.is_exhausted(row);
+        if needs_to_be_alone && !is_the_lone_one { Verdict::Alone } else { Verdict::Take { settled } }
     }
 
     fn is_of_this_mode(&self, row: &OutboxRow) -> bool {
@@ -181,7 +181,7 @@ impl Chooser<'_> {
         row.attempts >= self.policy.max_attempts && old_enough
     }
 
-    fn take(&self, row: OutboxRow, resend: bool, choice: &mut Choice, notes: &mut Notes) {
+    fn take(&self, row: OutboxRow, settled: bool, choice: &mut Choice, notes: &mut Notes) {
         let claim = Claim {
             key: row.key.clone(),
             seen: row.status.clone(),
@@ -189,9 +189,10 @@ impl Chooser<'_> {
             token: self.permit.token(),
             claim: self.claim.clone(),
             attempts: row.attempts.saturating_add(1),
-            stale: stale_with(&row, resend),
+            stale: stale_with(&row, settled),
             first_attempt_at: row.first_attempt_at.unwrap_or(self.now),
         };
+        let resend = claim.stale > 0;
         if self.is_exhausted(&row) {
             // It blocks its key until a later pass finds it gone.
             notes.blocked.block(row.ordering_key());
@@ -203,8 +204,8 @@ impl Chooser<'_> {
     }
 }
 
-fn stale_with(row: &OutboxRow, resend: bool) -> u32 {
-    row.stale.saturating_add(u32::from(resend))
+fn stale_with(row: &OutboxRow, settled: bool) -> u32 {
+    row.stale.saturating_add(u32::from(settled))
 }
 
 impl Choice {

@@ -16,7 +16,7 @@ pub struct ClaimedRow {
     pub claim: ClaimId,
     /// My token.
     pub token: FencingToken,
-    /// It was taken from a claimer that may have sent it: a send now may be the second one.
+    /// A claimer whose claim went stale, now or before, may have sent it: a send now may be the second one.
     pub resend: bool,
 }
 
@@ -81,7 +81,7 @@ pub fn after_claims(
         match outcome(answer, &claim, chosen.row, &mut claimed.above, notes) {
             Some(row) => {
                 notes.counts.claimed += 1;
-                notes.counts.stale_claims += u64::from(chosen.resend);
+                notes.counts.stale_claims += u64::from(matches!(claim.seen, Status::Claimed(_)));
                 let row = ClaimedRow { row, claim: claim.claim, token: claim.token, resend: chosen.resend };
                 if ordered && failed_keys.contains(&key) {
                     claimed.hand_back.push(row.hand_back());

@@ -171,9 +171,9 @@ pub fn redriven_is_mine(redrive: &Redrive, exists: Option<&Slot<OutboxRow>>) -> 
     }
 }
 
-/// Was its last send of unknown outcome, so that a redrive may be a second send?
+/// Was a send of it of unknown outcome, so that a redrive may be a second send?
 pub fn redrive_is_a_risk(dead: &DeadRow) -> bool {
-    dead.reason == DeathReason::Exhausted && matches!(dead.row.status, Status::Claimed(_))
+    dead.row.stale > 0 || dead.reason == DeathReason::Exhausted && matches!(dead.row.status, Status::Claimed(_))
 }
 
 /// Delete a dead row for good, on condition of its `redriven` as read.

@@ -123,7 +123,7 @@ impl Audit {
                 self.order.stored(&ordering_key, &key);
                 self.rows.insert(key, Row { digest, stamp, state: State::Outstanding, ordering_key });
             }
-            Observation::PageRead { claim, .. } => self.order.page_read(claim),
+            Observation::PageRead { claim, pass, after, .. } => self.order.page_read(claim, pass, after),
             Observation::Claimed { key, claim, token, decided_at, deadline } => {
                 self.in_time("claim", &key, decided_at, deadline);
                 self.order.claimed(claim);

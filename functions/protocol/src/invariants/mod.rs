@@ -23,7 +23,7 @@ mod vacancy;
 
 use std::fmt;
 
-use crate::ids::{ClaimId, FencingToken, Identity, MessageId, PayloadDigest, RowKey, Shard, Stamp};
+use crate::ids::{ClaimId, FencingToken, Identity, MessageId, PayloadDigest, Position, RowKey, Shard, Stamp};
 use crate::time::Timestamp;
 
 pub use audit::{Audit, AuditTerms, Conservation};
@@ -90,12 +90,17 @@ pub enum Observation {
         /// Whose messages keep their order with it.
         ordering_key: String,
     },
-    /// A page was read, strongly; `claim` is the id under which its rows will be claimed.
+    /// A page was read, strongly. What lies before it was read by earlier pages of the same pass; a row that appears behind
+    /// the cursor is invisible to the rest of the pass.
     PageRead {
         /// The shard.
         shard: Shard,
-        /// The fresh id.
+        /// The fresh id under which its rows will be claimed.
         claim: ClaimId,
+        /// The fresh id of the first page of this pass (over all its calls); its own for the first page.
+        pass: ClaimId,
+        /// The position after which the page begins.
+        after: Option<Position>,
     },
     /// A claim was applied.
     Claimed {

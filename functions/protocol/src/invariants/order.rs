@@ -18,7 +18,10 @@ struct Lane {
 pub(super) struct Order {
     moment: u64,
     lanes: BTreeMap<String, Lane>,
-    pages: BTreeMap<ClaimId, u64>,
+    /// Which pass a page belongs to, and how many pages the pass had with it.
+    pages: BTreeMap<ClaimId, (ClaimId, usize)>,
+    /// The pages of a pass: where each begins and when it was read.
+    passes: BTreeMap<ClaimId, Vec<(Option<Position>, u64)>>,
     accepted: BTreeSet<MessageId>,
     sent: BTreeSet<RowKey>,
     inversions: u64,
@@ -36,15 +39,27 @@ impl Order {
     }
 
     /// The strong read that the claims under `claim` come from.
-    pub(super) fn page_read(&mut self, claim: ClaimId) {
+    pub(super) fn page_read(&mut self, claim: ClaimId, pass: ClaimId, after: Option<Position>) {
         self.moment += 1;
-        self.pages.insert(claim, self.moment);
+        let pages = self.passes.entry(pass.clone()).or_default();
+        pages.push((after, self.moment));
+        self.pages.insert(claim, (pass, pages.len()));
     }
 
-    /// A claim; where its page's read was not observed, the page was read now at the latest.
+    /// A claim; where its page's read was not observed, everything was read now at the latest.
     pub(super) fn claimed(&mut self, claim: ClaimId) {
-        self.moment += 1;
-        self.pages.entry(claim).or_insert(self.moment);
+        if !self.pages.contains_key(&claim) {
+            self.page_read(claim.clone(), claim, None);
+        }
+    }
+
+    /// When the pass that `claim`'s page belongs to read the place `position`.
+    fn read_at(&self, claim: &ClaimId, position: &Position) -> u64 {
+        let Some((pass, count)) = self.pages.get(claim) else { return self.moment };
+        let pages = self.passes.get(pass).map_or(&[][..], Vec::as_slice);
+        let covering =
+            pages.iter().take(*count).rev().find(|(after, _)| after.as_ref().is_none_or(|after| after < position));
+        covering.map_or(0, |(_, moment)| *moment)
     }
 
     pub(super) fn accepted(&mut self, id: &MessageId) {
@@ -65,18 +80,17 @@ impl Order {
         if !self.sent.insert(key.clone()) {
             return None;
         }
-        let page_read = self.pages.get(claim).copied().unwrap_or(self.moment);
         let lane = self.lanes.get_mut(ordering_key)?;
         if lane.sent_up_to.as_ref().is_some_and(|latest| *latest > key.position) {
             self.inversions += 1;
         }
         lane.sent_up_to = lane.sent_up_to.take().max(Some(key.position.clone()));
-        let accepted = &self.accepted;
+        let lane = self.lanes.get(ordering_key)?;
         let earlier = lane.outstanding.iter().find(|(other, since)| {
             other.shard == key.shard
                 && other.position < key.position
-                && **since < page_read
-                && !accepted.contains(other.position.id())
+                && **since < self.read_at(claim, &other.position)
+                && !self.accepted.contains(other.position.id())
         });
         earlier.map(|(other, _)| other.clone())
     }
