@@ -10,6 +10,7 @@ use super::*;
 use crate::item::{Item, Value, size_bytes};
 
 mod mutations;
+mod refusals;
 mod strategies;
 
 /// What `encode` writes, `decode` reads, also beside an attribute that it does not know.
