@@ -106,6 +106,3 @@ impl DrainerFunction {
         reply.map_err(|error| Malformed::new("reply", error.to_string()).into())
     }
 }
-
-#[cfg(test)]
-mod tests;

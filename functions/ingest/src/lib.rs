@@ -182,6 +182,3 @@ fn reply(row: &OutboxRow, outcome: Outcome) -> IngestReply {
         position: row.key.position.clone(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -91,6 +91,3 @@ impl LeaseFunction {
 fn to_json<T: serde::Serialize>(reply: &T) -> Result<Value, serde_json::Error> {
     serde_json::to_value(reply)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,242 @@
+//! The drainer under faults: every lost reply, every late worker, every successor.
+
+use std::time::Duration;
+
+use fencepost_protocol::failure::FailureKind;
+use fencepost_protocol::outbox::Status;
+use fencepost_runtime::telemetry::Metric;
+use fencepost_storage::memory::{Effect, EntryFault, Fault};
+use fencepost_storage::operation;
+use fencepost_tests::harness::{Harness, Instance};
+use serde_json::{Value, json};
+
+async fn leader_with(harness: &Harness, messages: usize) -> Instance {
+    let mut east = harness.instance("east");
+    assert_eq!(east.tick().await["role"], "leader");
+    east.ingest_many(messages).await;
+    east
+}
+
+/// The claims that a reply reports, as they are passed back after the wait.
+fn settled(reply: &Value) -> Value {
+    let claims = reply["unsettled"].as_array().unwrap().iter();
+    claims.map(|one| json!({ "shard": one["shard"], "position": one["position"], "claim": one["claim"] })).collect()
+}
+
+#[tokio::test]
+async fn claims_whose_reply_was_lost_are_seen_as_unsettled_and_delivered_after_the_wait() {
+    let harness = Harness::new();
+    let mut east = leader_with(&harness, 5).await;
+    harness.faults.set(operation::CLAIM, 1, Fault::of(Effect::FailAfter(FailureKind::TimedOut)));
+    let lost = east.drain(json!({})).await.unwrap();
+    assert_eq!((&lost["counts"]["sent"], &lost["stopped_by"]), (&json!(0), &json!("store")));
+    let seen = east.drain(json!({})).await.unwrap();
+    assert_eq!(seen["unsettled"].as_array().unwrap().len(), 1, "one claim id for the page");
+    for _ in 0..20 {
+        harness.clock.advance(Duration::from_secs(1));
+        east.tick().await;
+    }
+    let reply = east.drain(json!({ "settled": settled(&seen) })).await.unwrap();
+    assert_eq!((&reply["counts"]["committed"], &reply["counts"]["stale_claims"]), (&json!(5), &json!(5)));
+    assert_eq!(harness.queue.accepted().len(), 5);
+}
+
+#[tokio::test]
+async fn a_send_of_unknown_outcome_keeps_its_claim_restores_the_attempt_and_is_counted_when_repeated() {
+    for effect in [Effect::FailAfter(FailureKind::TimedOut), Effect::FailBefore(FailureKind::TimedOut)] {
+        let harness = Harness::new();
+        let mut east = leader_with(&harness, 3).await;
+        harness.queue_faults.set(operation::SEND, 1, Fault::of(effect.clone()));
+        let reply = east.drain(json!({})).await.unwrap();
+        assert_eq!((&reply["counts"]["unknown"], &reply["stopped_by"]), (&json!(3), &json!("queue")));
+        let rows = east.outstanding().await;
+        assert!(rows.iter().all(|row| matches!(row.status, Status::Claimed(_)) && row.attempts == 0), "{rows:?}");
+        let seen = east.drain(json!({})).await.unwrap();
+        assert_eq!(seen["counts"]["claimed"], 0, "never handed back, never taken at once");
+        for _ in 0..20 {
+            harness.clock.advance(Duration::from_secs(1));
+            east.tick().await;
+        }
+        let reply = east.drain(json!({ "settled": settled(&seen) })).await.unwrap();
+        assert_eq!(reply["counts"]["committed"], 3);
+        assert_eq!(east.metrics.total(Metric::DuplicateRisk), 3.0);
+        let twice = if matches!(effect, Effect::FailAfter(_)) { 6 } else { 3 };
+        assert_eq!(harness.queue.accepted().len(), twice);
+    }
+}
+
+#[tokio::test]
+async fn replies_that_omit_repeat_or_rename_entries_prove_only_what_they_name() {
+    let harness = Harness::new();
+    let east = leader_with(&harness, 4).await;
+    let entries = [
+        (0, EntryFault::Omit),
+        (1, EntryFault::Repeat),
+        (2, EntryFault::Rename("someone-else".into())),
+        (3, EntryFault::Lose),
+    ];
+    harness.queue_faults.set(operation::SEND, 1, Fault::of(Effect::Entries(entries.into())));
+    let reply = east.drain(json!({})).await.unwrap();
+    assert_eq!((&reply["counts"]["committed"], &reply["counts"]["unknown"]), (&json!(1), &json!(3)));
+    assert_eq!(east.outstanding().await.len(), 3);
+}
+
+#[tokio::test]
+async fn commits_whose_reply_was_lost_are_mine_at_the_second_try() {
+    let harness = Harness::new();
+    let east = leader_with(&harness, 4).await;
+    harness.faults.set(operation::COMMIT, 1, Fault::of(Effect::FailAfter(FailureKind::TimedOut)));
+    let reply = east.drain(json!({})).await.unwrap();
+    assert_eq!((&reply["counts"]["committed"], &reply["counts"]["fenced"]), (&json!(4), &json!(0)));
+    assert_eq!(east.metrics.total(Metric::CommitsFenced), 0.0);
+}
+
+#[tokio::test]
+async fn a_sent_record_whose_commit_never_came_is_committed_later_without_a_second_send() {
+    let harness = Harness::new();
+    let mut east = leader_with(&harness, 3).await;
+    for call in 1..=2 {
+        harness.faults.set(operation::COMMIT, call, Fault::of(Effect::FailBefore(FailureKind::Unavailable)));
+    }
+    east.drain(json!({})).await.unwrap();
+    assert_eq!((harness.queue.accepted().len(), east.outstanding().await.len()), (3, 3));
+    let seen = east.drain(json!({})).await.unwrap();
+    for _ in 0..20 {
+        harness.clock.advance(Duration::from_secs(1));
+        east.tick().await;
+    }
+    let reply = east.drain(json!({ "settled": settled(&seen) })).await.unwrap();
+    assert_eq!(reply["counts"]["committed"], 3);
+    assert_eq!(harness.queue.accepted().len(), 3, "the tombstone proves the first send");
+}
+
+#[tokio::test]
+async fn a_tombstone_that_was_not_acknowledged_holds_its_commit_back() {
+    let harness = Harness::new();
+    let east = leader_with(&harness, 2).await;
+    harness.faults.set(operation::WRITE_TOMBSTONES, 1, Fault::of(Effect::FailBefore(FailureKind::Throttled)));
+    let reply = east.drain(json!({})).await.unwrap();
+    assert_eq!((&reply["counts"]["sent"], &reply["counts"]["committed"]), (&json!(2), &json!(0)));
+    assert!(east.outstanding().await.iter().all(|row| matches!(row.status, Status::Claimed(_))));
+}
+
+#[tokio::test]
+async fn a_lease_lost_between_claim_and_send_hands_everything_back_unsent() {
+    let harness = Harness::new();
+    let east = leader_with(&harness, 5).await;
+    // The strong read between claim and send is the second read of the lease in this call, ingest's stamp was one more.
+    harness.faults.set(operation::READ_LEASE, 3, Fault::of(Effect::FailBefore(FailureKind::Unavailable)));
+    let reply = east.drain(json!({})).await.unwrap();
+    assert_eq!((&reply["counts"]["sent"], &reply["counts"]["handed_back"]), (&json!(0), &json!(5)));
+    let rows = east.outstanding().await;
+    assert!(rows.iter().all(|row| row.status == Status::Pending && row.attempts == 0), "{rows:?}");
+    assert!(harness.queue.accepted().is_empty());
+}
+
+#[tokio::test]
+async fn a_slow_claim_that_spends_its_budget_sends_nothing() {
+    let harness = Harness::new();
+    let east = leader_with(&harness, 2).await;
+    let clock = harness.clock.clone();
+    // The claims' answer takes three seconds: the claim budget is two.
+    let slow = Fault { delay_after: Duration::from_secs(3), ..Fault::default() };
+    harness.faults.set(operation::CLAIM, 1, slow);
+    tokio::time::pause();
+    let drain = east.drain(json!({}));
+    let (reply, ()) = tokio::join!(drain, async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        clock.advance(Duration::from_secs(3));
+    });
+    let reply = reply.unwrap();
+    assert_eq!((&reply["counts"]["sent"], &reply["counts"]["handed_back"]), (&json!(0), &json!(2)));
+}
+
+#[tokio::test]
+async fn a_paused_holder_is_fenced_by_its_successor() {
+    let harness = Harness::new();
+    let mut east = leader_with(&harness, 3).await;
+    let mut west = harness.instance("west");
+    west.tick().await;
+    // East claims and sends, and its commit is lost before it arrives: it pauses there, past its TTL.
+    for call in 1..=2 {
+        harness.faults.set(operation::COMMIT, call, Fault::of(Effect::FailBefore(FailureKind::TimedOut)));
+    }
+    harness.faults.set(operation::WRITE_TOMBSTONES, 1, Fault::of(Effect::FailBefore(FailureKind::TimedOut)));
+    east.drain(json!({})).await.unwrap();
+    for (operation, call) in [(operation::COMMIT, 1), (operation::COMMIT, 2), (operation::WRITE_TOMBSTONES, 1)] {
+        harness.faults.set(operation, call, Fault::default());
+    }
+    for _ in 0..17 {
+        harness.clock.advance(Duration::from_secs(1));
+        west.tick().await;
+    }
+    // West leads under token 2 and takes the orphans over after the wait.
+    let mode = json!({ "kind": "takeover", "token": 2, "cut": "1800000000000#~" });
+    let seen = west.drain(json!({ "mode": mode })).await.unwrap();
+    assert_eq!((&seen["leading"], &seen["counts"]["claimed"]), (&json!(true), &json!(0)));
+    let reply = west.drain(json!({ "mode": mode, "settled": settled(&seen) })).await.unwrap();
+    assert_eq!(reply["counts"]["committed"], 3);
+    assert_eq!(harness.queue.accepted().len(), 6, "sent twice: nothing proves the first send");
+    assert_eq!(west.metrics.total(Metric::DuplicateRisk), 3.0, "and counted");
+    // East wakes: it holds nothing, claims nothing, commits nothing.
+    let woken = east.drain(json!({})).await.unwrap();
+    assert_eq!((&woken["leading"], &woken["counts"]["claimed"]), (&json!(false), &json!(0)));
+    assert_eq!(east.tick().await["role"], "standby");
+    assert!(east.outstanding().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_takeover_takes_orphans_below_the_cut_and_leaves_new_traffic_alone() {
+    let harness = Harness::new();
+    let mut east = leader_with(&harness, 4).await;
+    let mut west = harness.instance("west");
+    west.tick().await;
+    for _ in 0..17 {
+        harness.clock.advance(Duration::from_secs(1));
+        west.tick().await;
+    }
+    // New traffic, stamped with west's own token.
+    let mut fresh = fencepost_tests::harness::rule_event("fresh", "telemetry/device-1", b"fresh");
+    fresh["received_at"] = json!(1_700_000_016_000_u64);
+    west.ingest(fresh).await.unwrap();
+    let mode = json!({ "kind": "takeover", "token": 2, "cut": "1700000017000#~" });
+    let reply = west.drain(json!({ "mode": mode })).await.unwrap();
+    assert_eq!((&reply["done"], &reply["counts"]["committed"]), (&json!(true), &json!(4)));
+    assert_eq!(west.outstanding().await.len(), 1, "that one belongs to the scheduled drain");
+    assert_eq!(west.drain(json!({})).await.unwrap()["counts"]["committed"], 1);
+    let old = json!({ "kind": "takeover", "token": 1, "cut": "1700000017000#~" });
+    assert_eq!(west.drain(json!({ "mode": old })).await.unwrap()["leading"], false, "an outdated takeover ends");
+    east.tick().await;
+}
+
+#[tokio::test]
+async fn a_store_that_fails_in_any_call_loses_nothing() {
+    use operation::{CLAIM, COMMIT, HAND_BACK, PAGE, READ_LEASE, TOMBSTONES, WRITE_TOMBSTONES};
+    for operation in [READ_LEASE, PAGE, CLAIM, TOMBSTONES, WRITE_TOMBSTONES, COMMIT, HAND_BACK] {
+        for kind in [FailureKind::Throttled, FailureKind::Unavailable, FailureKind::TimedOut, FailureKind::Denied] {
+            for after in [false, true] {
+                let harness = Harness::new();
+                let mut east = leader_with(&harness, 15).await;
+                let effect = if after { Effect::FailAfter(kind) } else { Effect::FailBefore(kind) };
+                // Past ingest's one read of the lease.
+                harness.faults.set(operation, if operation == READ_LEASE { 2 } else { 1 }, Fault::of(effect));
+                let _ = east.drain(json!({})).await;
+                let seen = east.drain(json!({})).await.unwrap();
+                for _ in 0..20 {
+                    harness.clock.advance(Duration::from_secs(1));
+                    east.tick().await;
+                }
+                east.drain(json!({ "settled": settled(&seen) })).await.unwrap();
+                let mut delivered = harness.delivered();
+                let total = delivered.len();
+                delivered.dedup();
+                let what = format!("{operation} {kind:?} after={after}");
+                assert_eq!(delivered.len(), 15, "{what}");
+                assert!(east.outstanding().await.is_empty(), "{what}");
+                // Only a tombstone that was never written leaves a second send unprevented.
+                let unproven = operation == WRITE_TOMBSTONES && !after;
+                assert_eq!(total, if unproven { 30 } else { 15 }, "{what}: sends");
+            }
+        }
+    }
+}
