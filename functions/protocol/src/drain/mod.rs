@@ -28,6 +28,7 @@ mod permit;
 mod plan;
 mod policy;
 mod redrive;
+mod run;
 mod send;
 mod state;
 
@@ -43,6 +44,7 @@ pub use permit::*;
 pub use plan::*;
 pub use policy::*;
 pub use redrive::*;
+pub use run::*;
 pub use send::*;
 pub use state::*;
 

@@ -200,7 +200,7 @@ impl Audit {
         match row.state {
             State::Outstanding => row.state = State::Committed,
             State::Committed => {
-                self.violations.push(Violation::new(Invariant::I3, format!("{key} was committed twice")))
+                self.violations.push(Violation::new(Invariant::I3, format!("{key} was committed twice")));
             }
             State::Dead | State::Purged => {
                 let what = format!("{key} was committed after it had died");

@@ -82,8 +82,8 @@ fn a_record_that_went_stale_too_often_is_claimed_in_a_call_of_its_own() {
     let first = DrainRequest { settled: vec![settled(&poison, "gone")], ..request(Mode::Scheduled) };
     let (choice, _, state) = run(first, false, slots(&rows));
     assert_eq!(chosen(&choice), ["neighbour"]);
-    let alone = Alone { key: poison.key.clone(), claim: Some(claim_id("gone")) };
-    assert_eq!(state.alone, [alone.clone()]);
+    let alone = Alone { key: poison.key, claim: Some(claim_id("gone")) };
+    assert_eq!(state.alone, std::slice::from_ref(&alone));
     for ordered in [false, true] {
         let second = DrainRequest { alone: Some(alone.clone()), ..request(Mode::Scheduled) };
         let (choice, _, state) = run(second, ordered, slots(&rows));
