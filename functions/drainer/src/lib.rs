@@ -23,7 +23,7 @@ use fencepost_runtime::clock::Clock;
 use fencepost_runtime::failure::FunctionError;
 use fencepost_runtime::ids::Ids;
 use fencepost_runtime::lambda::Limit;
-use fencepost_runtime::settings::{Settings, SettingsFaults};
+use fencepost_runtime::settings::{Settings, SettingsFaults, Topology};
 use fencepost_runtime::telemetry::Metrics;
 use fencepost_runtime::wiring::{Edge, Stores};
 use fencepost_storage::{LeaseStore, Outbox, Queue};
@@ -45,6 +45,8 @@ pub struct DrainerFunction {
     pub shard_counts: Vec<u16>,
     /// Shards that one call of a workflow drains.
     pub shards_per_group: usize,
+    /// Does the outbox's stream wake this function? Not where the tables are in another region.
+    pub has_stream: bool,
     /// The lease table.
     pub leases: Arc<dyn LeaseStore>,
     /// The outbox.
@@ -76,6 +78,7 @@ impl DrainerFunction {
             policy: settings.drain_policy()?,
             shard_counts: [Some(settings.shards), settings.previous_shards].into_iter().flatten().collect(),
             shards_per_group: usize::from(settings.shards_per_group),
+            has_stream: settings.topology != Topology::Home,
             leases: Arc::clone(&stores.leases),
             outbox: Arc::clone(&stores.outbox),
             queue,

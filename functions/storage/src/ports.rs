@@ -35,7 +35,6 @@ pub trait LeaseStore: Send + Sync {
 
 /// What became of a put of a new row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "an answer is matched where it arrives and kept nowhere")]
 pub enum PutAnswer {
     /// It is stored.
     Stored,
