@@ -1,0 +1,68 @@
+//! The lines that a person pastes into a second terminal.
+
+use fencepost_local::world::{Ports, World};
+
+use crate::arguments::WorldArguments;
+
+/// All of them.
+pub(super) fn text(world: &World, arguments: &WorldArguments) -> String {
+    let mqtt = world.mqtt_addr();
+    let control = world.control_addr().port();
+    let control =
+        if control == Ports::default().control { String::new() } else { format!(" --control-port {control}") };
+    let kept = match &arguments.data {
+        Some(directory) => format!("Tables and queue are kept in {}.", directory.display()),
+        None => "Tables and queue are in memory; --data DIR keeps them.".to_owned(),
+    };
+    format!(
+        r#"
+fencepost local: MQTT on {mqtt}, DynamoDB at {dynamodb}, SQS at {sqs}. {kept} Ctrl-C ends it.
+In a second terminal, publish a message:
+
+  mosquitto_pub -h {host} -p {port} -t {topic} -q 1 -m '{{"temperature_celsius": 21.5}}'
+
+read it, and look into the outbox (any credentials will do):
+
+  export AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local AWS_DEFAULT_REGION={region}
+  aws sqs receive-message --endpoint-url {sqs} --queue-url {queue} --message-attribute-names All --wait-time-seconds 5
+  aws dynamodb scan --endpoint-url {dynamodb} --table-name {outbox}
+
+and see what a failure does:
+
+  fencepost local kill east{control}
+  fencepost local start east{control}
+  fencepost local step-down west{control}
+  fencepost local status{control}
+"#,
+        dynamodb = world.dynamodb_url(),
+        sqs = world.sqs_url(),
+        host = mqtt.ip(),
+        port = mqtt.port(),
+        topic = example_topic(&arguments.topic_filter),
+        region = world.region(),
+        queue = world.queue_url(),
+        outbox = world.outbox_table(),
+    )
+}
+
+/// A topic that the filter takes.
+fn example_topic(filter: &str) -> String {
+    let level = |level| match level {
+        "#" | "+" => "device-1",
+        other => other,
+    };
+    filter.split('/').map(level).collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::example_topic;
+
+    #[test]
+    fn the_example_fits_the_filter() {
+        assert_eq!(example_topic("telemetry/#"), "telemetry/device-1");
+        assert_eq!(example_topic("plant/+/state"), "plant/device-1/state");
+        assert_eq!(example_topic("#"), "device-1");
+        assert_eq!(example_topic("fixed/topic"), "fixed/topic");
+    }
+}

@@ -1,0 +1,205 @@
+//! What happens, as lines for a person: seconds since the start, a word, a sentence.
+//!
+//! One line for each change of the lease, of an instance, of a record's fate. What happens to each message has no line: the
+//! numbers go by as a line of their own ([`flow`]).
+
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+use fencepost_local::world::{Counts, WorldEvent};
+use fencepost_protocol::time::Timestamp;
+use serde_json::Value;
+
+use crate::output::{coloured, styled};
+
+/// What a line is about. It is always in the line as a word, so that nothing depends on colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Topic {
+    Start,
+    Lease,
+    Flow,
+    Kill,
+    Takeover,
+    Dead,
+    Trouble,
+    Wait,
+    Audit,
+}
+
+impl Topic {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Lease => "lease",
+            Self::Flow => "flow",
+            Self::Kill => "kill",
+            Self::Takeover => "takeover",
+            Self::Dead => "dead",
+            Self::Trouble => "trouble",
+            Self::Wait => "wait",
+            Self::Audit => "audit",
+        }
+    }
+
+    fn style(self) -> Style {
+        match self {
+            Self::Start | Self::Audit => coloured(AnsiColor::Blue),
+            Self::Lease | Self::Takeover => coloured(AnsiColor::Green),
+            Self::Kill | Self::Dead => coloured(AnsiColor::Red),
+            Self::Trouble => coloured(AnsiColor::Yellow),
+            Self::Flow | Self::Wait => Style::new().dimmed(),
+        }
+    }
+}
+
+/// One line of the timeline, at `at` of a run that began at `start`.
+pub(crate) fn line(start: Timestamp, at: Timestamp, topic: Topic, text: &str) -> String {
+    let word = format!("{:<9}", topic.word());
+    format!("{:>7}  {}{text}", seconds(at.since(start)), styled(topic.style(), &word))
+}
+
+/// A duration as seconds with one decimal: `16.4s`.
+pub(crate) fn seconds(duration: Duration) -> String {
+    format!("{:.1}s", duration.as_secs_f64())
+}
+
+/// A number with a comma at each thousand.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The numbers as one line. Waiting: stored, and neither committed nor dead.
+pub(crate) fn flow(counts: &Counts) -> String {
+    let waiting = (counts.ingested + counts.recovered + counts.redriven).saturating_sub(counts.committed + counts.dead);
+    format!(
+        "published {:>6}   ingested {:>6}   sent {:>6}   committed {:>6}   waiting {:>6}",
+        grouped(counts.published),
+        grouped(counts.ingested + counts.recovered),
+        grouped(counts.sent),
+        grouped(counts.committed),
+        grouped(waiting),
+    )
+}
+
+/// What an event is, in words; `None` for what happens to each message.
+pub(crate) fn describe(event: &WorldEvent) -> Option<(Topic, String)> {
+    Some(match event {
+        WorldEvent::Started { instance } => (Topic::Start, format!("{instance} is up")),
+        WorldEvent::Killed { instance } => (Topic::Kill, format!("{instance} is dead")),
+        WorldEvent::Lease { instance, transition, token, reason, .. } => {
+            (Topic::Lease, lease_words(instance.as_str(), transition, *token, reason.as_deref()))
+        }
+        WorldEvent::TakeoverCompleted { instance, token, detail } => {
+            (Topic::Takeover, format!("{instance} took over under token {token}{}", counts_of(detail)))
+        }
+        WorldEvent::RecordsDead { instance, detail } => {
+            (Topic::Dead, format!("{instance} gave records up{}", counts_of(detail)))
+        }
+        WorldEvent::IngestFailed { instance, attempt, error, kept, .. } => {
+            let next = if *kept { "kept on the failures list" } else { "tried again" };
+            (Topic::Trouble, format!("ingest by {instance}, try {attempt}: {error}; {next}"))
+        }
+        WorldEvent::ExecutionFailed { instance, machine, error, cause, .. } => {
+            (Topic::Trouble, format!("{machine} of {instance} failed with {error}: {cause}"))
+        }
+        WorldEvent::FunctionFailed { instance, function, error_type, message } => {
+            (Topic::Trouble, format!("{function} of {instance} failed with {error_type}: {message}"))
+        }
+        WorldEvent::Trouble { what } => (Topic::Trouble, what.clone()),
+        WorldEvent::Published { .. }
+        | WorldEvent::Ingested { .. }
+        | WorldEvent::Claimed { .. }
+        | WorldEvent::Sent { .. }
+        | WorldEvent::Committed { .. } => return None,
+    })
+}
+
+fn lease_words(instance: &str, transition: &str, token: Option<u64>, reason: Option<&str>) -> String {
+    let verb = transition.strip_prefix("Lease ").map_or_else(|| transition.to_lowercase(), str::to_lowercase);
+    let mut text = match transition.strip_prefix("Lease ") {
+        Some(_) => format!("{instance} {verb} the lease"),
+        None => format!("{instance}: {verb}"),
+    };
+    if let Some(token) = token {
+        text.push_str(&format!(", token {token}"));
+    }
+    if let Some(reason) = reason {
+        text.push_str(&format!(" ({reason})"));
+    }
+    text
+}
+
+/// The numbers of an event's `counts` that are not zero, in words.
+fn counts_of(detail: &Value) -> String {
+    let numbers = detail.get("counts").unwrap_or(detail).as_object();
+    let told: Vec<String> = numbers
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| !matches!(name.as_str(), "token" | "try"))
+        .filter_map(|(name, value)| value.as_u64().filter(|number| *number > 0).map(|number| (name, number)))
+        .map(|(name, number)| format!("{} {}", name.replace('_', " "), grouped(number)))
+        .collect();
+    if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_protocol::ids::InstanceName;
+    use serde_json::json;
+
+    use super::*;
+
+    fn instance(name: &str) -> InstanceName {
+        InstanceName::new(name).unwrap()
+    }
+
+    #[test]
+    fn a_line_has_time_word_and_sentence() {
+        let text = line(Timestamp::from_ms(1_000), Timestamp::from_ms(17_420), Topic::Kill, "east is dead");
+        assert_eq!(anstream::adapter::strip_str(&text).to_string(), "  16.4s  kill     east is dead");
+    }
+
+    #[test]
+    fn transitions_of_the_lease_read_as_sentences() {
+        let told = |transition: &str, token, reason: Option<&str>| {
+            let (transition, reason) = (transition.to_owned(), reason.map(str::to_owned));
+            describe(&WorldEvent::Lease { instance: instance("west"), transition, token, reason, at_ms: 0 }).unwrap().1
+        };
+        assert_eq!(told("Lease Seized", Some(2), None), "west seized the lease, token 2");
+        assert_eq!(told("Lease Lost", Some(1), Some("superseded")), "west lost the lease, token 1 (superseded)");
+        assert_eq!(told("Step Down Requested", Some(2), None), "west: step down requested, token 2");
+    }
+
+    #[test]
+    fn counts_leave_out_what_did_not_happen() {
+        let detail = json!({"token": 2, "counts": {"claimed": 1204, "fenced": 0, "handed_back": 3}});
+        let event = WorldEvent::TakeoverCompleted { instance: instance("west"), token: 2, detail };
+        let expected = "west took over under token 2: claimed 1,204, handed back 3";
+        assert_eq!(describe(&event), Some((Topic::Takeover, expected.to_owned())));
+    }
+
+    #[test]
+    fn single_messages_have_no_line() {
+        assert_eq!(describe(&WorldEvent::Sent { instance: instance("east"), rows: 10 }), None);
+    }
+
+    #[test]
+    fn waiting_is_what_was_stored_and_has_no_end_yet() {
+        let counts = Counts { published: 1_250, ingested: 1_200, committed: 900, dead: 1, ..Counts::default() };
+        assert!(flow(&counts).ends_with("waiting    299"), "{}", flow(&counts));
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        let texts = [0, 999, 1_000, 20_000, 1_234_567].map(grouped);
+        assert_eq!(texts, ["0", "999", "1,000", "20,000", "1,234,567"]);
+    }
+}
