@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use fencepost_protocol::drain::{ChangeAnswer, ClaimAnswer};
 use fencepost_protocol::ids::{MessageId, PayloadDigest, Shard};
-use fencepost_protocol::outbox::Tombstone;
+use fencepost_protocol::outbox::{Slot, Tombstone};
 
 use super::samples::{claim, commit, lease_name, row, rows};
-use crate::dynamodb::DynamoOutbox;
+use crate::dynamodb::{DynamoLeaseStore, DynamoOutbox};
 use crate::loopback::world::{Count, Counter, POLICY, World};
 use crate::operation;
-use crate::ports::{Outbox as _, PutAnswer};
+use crate::ports::{LeaseStore as _, Outbox as _, PutAnswer};
 
 const ONE_UNIT: Count = Count { requests: 1, failures: 0, units: 1.0 };
 
@@ -59,6 +59,32 @@ async fn a_record_of_512_bytes_costs_four_write_units_and_one_read_unit() {
         }
         assert_eq!(counter.of(operation::TOMBSTONES), ONE_UNIT, "one batched read unit");
         assert_eq!(counter.all().len(), 5, "and nothing else: {:?}", counter.all());
+    }
+}
+
+#[tokio::test]
+async fn every_read_asks_for_strong_consistency() {
+    let world = World::start().await;
+    let (front, clients) = world.behind(|_, _| crate::loopback::Act::Forward).await;
+    let outbox = DynamoOutbox::new(&clients, &world.names.outbox, POLICY, true, None);
+    let leases = DynamoLeaseStore::new(&clients, &world.names.lease, POLICY, None);
+    let row = row(1, b"x");
+    assert_eq!(leases.read_lease(&lease_name()).await, Ok(Slot::Absent));
+    assert_eq!(leases.read_group(&lease_name()).await.expect("read").lease, Slot::Absent);
+    assert_eq!(outbox.row(&row.key).await, Ok(Slot::Absent));
+    assert_eq!(outbox.read_fence(&lease_name()).await, Ok(Slot::Absent));
+    assert_eq!(outbox.page(&row.key.shard, None, 10).await.expect("read").rows, vec![]);
+    assert_eq!(outbox.dead_page(&row.key.shard, None, 10).await.expect("read").rows, vec![]);
+    assert_eq!(outbox.tombstones(&[row.id().clone()]).await, Ok(vec![]));
+    let requests = front.requests();
+    assert_eq!(requests.len(), 7, "one request each");
+    for request in requests {
+        let body = request.json();
+        let strong = match request.operation.as_str() {
+            "BatchGetItem" => &body["RequestItems"][&world.names.outbox]["ConsistentRead"],
+            _ => &body["ConsistentRead"],
+        };
+        assert_eq!(strong, &true, "{}", request.operation);
     }
 }
 
