@@ -10,5 +10,6 @@ mod endpoint;
 pub mod machine;
 pub mod queue;
 pub mod table_server;
+pub mod world;
 
 pub use endpoint::StartError;

@@ -1,0 +1,123 @@
+//! What can be asked of a running world, by its owner and by its control port alike.
+
+use std::sync::Arc;
+
+use fencepost_protocol::ids::Identity;
+use fencepost_protocol::lease::LeaseRecord;
+use fencepost_protocol::outbox::Slot;
+use fencepost_protocol::time::duration_ms;
+use fencepost_runtime::settings::Function;
+use fencepost_storage::{LeaseStore, StoreError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::WorldError;
+use super::counters::Counts;
+use super::machines::Machine;
+use super::regions::{InstanceState, Regions};
+use super::site::Site;
+use crate::machine::Outcome;
+
+/// The lease row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseView {
+    /// The holder; `None` when released.
+    pub owner: Option<Identity>,
+    /// The token of the present or last holder.
+    pub token: u64,
+    /// Renewals since the acquisition.
+    pub renewal: u64,
+    /// The last confirmation, on the holder's clock, in milliseconds since the epoch.
+    pub confirmed_at_ms: u64,
+    /// How long the holder's word lasts, in milliseconds.
+    pub lease_ttl_ms: u64,
+    /// Is a step-down in progress?
+    pub stepping_down: bool,
+    /// Who released it last.
+    pub released_by: Option<Identity>,
+    /// The highest token whose takeover is done; 0 for none.
+    pub takeover_done: u64,
+    /// Which try of the present takeover is due or running.
+    pub takeover_try: u32,
+}
+
+impl From<LeaseRecord> for LeaseView {
+    fn from(record: LeaseRecord) -> Self {
+        Self {
+            owner: record.owner,
+            token: record.token.get(),
+            renewal: record.renewal,
+            confirmed_at_ms: record.confirmed_at.as_ms(),
+            lease_ttl_ms: duration_ms(record.lease_ttl),
+            stepping_down: record.stepping_down.is_some(),
+            released_by: record.released.map(|released| released.by),
+            takeover_done: record.takeover_done.get(),
+            takeover_try: record.takeover_try,
+        }
+    }
+}
+
+/// How a world stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The lease row; `None` before the first acquisition.
+    pub lease: Option<LeaseView>,
+    /// The instances.
+    pub instances: Vec<InstanceState>,
+    /// What happened so far.
+    pub counts: Counts,
+}
+
+/// What can be asked of a running world.
+pub(super) struct Commands {
+    pub(super) site: Arc<Site>,
+    pub(super) regions: Arc<Regions>,
+    pub(super) leases: Arc<dyn LeaseStore>,
+}
+
+impl Commands {
+    pub(super) async fn lease(&self) -> Result<Option<LeaseView>, WorldError> {
+        match self.leases.read_lease(&self.site.lease).await? {
+            Slot::Absent => Ok(None),
+            Slot::Present(record) => Ok(Some(record.into())),
+            Slot::Damaged(damage) => Err(StoreError::new(
+                fencepost_protocol::failure::FailureKind::Invalid,
+                "read_lease",
+                damage.to_string(),
+            )
+            .into()),
+        }
+    }
+
+    pub(super) async fn status(&self) -> Result<Status, WorldError> {
+        Ok(Status { lease: self.lease().await?, instances: self.regions.states(), counts: self.site.counters.counts() })
+    }
+
+    pub(super) async fn step_down(&self, name: &str) -> Result<Value, WorldError> {
+        self.execute(name, Machine::StepDown, json!({})).await
+    }
+
+    /// Runs a machine in an instance, to its end.
+    pub(super) async fn execute(&self, name: &str, machine: Machine, input: Value) -> Result<Value, WorldError> {
+        match self.regions.door(name)?.execute(machine, input).await {
+            Ok(Outcome::Succeeded(output)) => Ok(output),
+            Ok(Outcome::Failed { error, cause }) => {
+                Err(WorldError::Failed { name: name.to_owned(), what: machine.name().to_owned(), error, cause })
+            }
+            Err(_) => Err(WorldError::NotRunning { name: name.to_owned() }),
+        }
+    }
+
+    pub(super) async fn resume(&self, name: &str) -> Result<Value, WorldError> {
+        match self.regions.door(name)?.invoke(Function::Lease, json!({ "command": "resume" })).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(error)) => Err(WorldError::Failed {
+                name: name.to_owned(),
+                what: "resume".to_owned(),
+                error: error.error_type,
+                cause: error.message,
+            }),
+            Err(_) => Err(WorldError::NotRunning { name: name.to_owned() }),
+        }
+    }
+}

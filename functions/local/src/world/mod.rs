@@ -1,0 +1,431 @@
+//! One machine's world: several instances of the bridge with the broker, tables and queue that AWS would give them.
+//!
+//! Everything that decides is the shipped code: the handlers, over the SDK's own clients and loopback HTTP; the settings,
+//! parsed as in Lambda; the state machine files. What stands in for AWS here:
+//!
+//! | here | there |
+//! |---|---|
+//! | an instance: a thread with its own runtime (`process`, `region`) | a region with the stack |
+//! | the two schedules, once a minute from the instance's start | EventBridge Scheduler |
+//! | executions, the event bus, `lambda:invoke` with the function's own time limit (`machines`) | Step Functions, EventBridge, Lambda |
+//! | the topic rule and its failures list (`rule`, `failures`) | IoT Core's rule, asynchronous invocation, failure queue |
+//! | the outbox's stream (`feed`) | DynamoDB Streams and its event source mapping |
+//!
+//! Guarantees: a killed instance is gone at whatever await it stood, and a started one remembers nothing; what ingest
+//! acknowledged is told to the observer before anything counts it; with a data directory a `kill -9` of the whole process loses
+//! nothing that ingest acknowledged. All instances share two tables, as over a strongly consistent global table; a region that
+//! is cut off from its tables is not modelled here.
+//!
+//! Differences from AWS: retries of ingest come after fractions of a second, not minutes; the failures list has no dead-letter
+//! queue behind it; the names of Standard executions are forgotten with their instance.
+//!
+//! What must stay out: decisions of the bridge, AWS types, and anything that prints.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencepost_protocol::timing::Timing;
+use fencepost_runtime::clock::Clock;
+use fencepost_runtime::settings::Settings;
+use fencepost_storage::dynamodb::{DynamoLeaseStore, DynamoOutbox, TableNames, create_tables};
+use fencepost_storage::{CallPolicy, LeaseStore, Outbox};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+mod audit;
+mod command;
+pub mod control;
+mod counters;
+mod data;
+mod error;
+mod event;
+mod failures;
+mod feed;
+mod history;
+mod machines;
+mod options;
+mod process;
+mod region;
+mod regions;
+mod rule;
+mod site;
+#[cfg(test)]
+mod tests;
+mod topic;
+mod watch;
+
+pub use audit::{AuditReport, DeliveredMessage, StoredRecord};
+pub use command::{LeaseView, Status};
+pub use counters::Counts;
+pub use error::WorldError;
+pub use event::{IngestOutcome, WorldEvent, WorldObserver};
+pub use options::{Ports, WorldOptions};
+pub use regions::InstanceState;
+
+use crate::broker::{Broker, Published};
+use crate::endpoint::{self, EndpointThread};
+use crate::queue::{QueueFault, QueueServer, QueueStorage};
+use crate::table_server::{StreamReader, TableServer, TableStorage};
+use audit::Contents;
+use command::Commands;
+use data::DataDirectory;
+use failures::Failures;
+use feed::Feed;
+use history::History;
+use machines::{Definitions, Machine};
+use options::{LEASE_TABLE, OUTBOX_TABLE, REGION};
+use regions::Regions;
+use rule::TopicRule;
+use site::Site;
+use topic::TopicFilter;
+
+/// The option that sets the control port.
+const CONTROL_OPTION: &str = "--control-port";
+/// How long the destination keeps a message: as long as SQS may, 14 days, in seconds.
+const RETENTION_SECONDS: &str = "1209600";
+/// One call of the world's own, retries included.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often an audit looks whether the stream was read to its end.
+const AUDIT_PAUSE: Duration = Duration::from_millis(20);
+/// How often it looks at most: 10 s.
+const AUDIT_LOOKS: u32 = 500;
+
+/// A running world. Dropping it ends everything without waiting.
+pub struct World {
+    // Ended in this order: nothing new, the rule and the control port, the stream, the instances, the stores.
+    broker: Broker,
+    core: EndpointThread,
+    feed: Feed,
+    commands: Arc<Commands>,
+    queue: QueueServer,
+    tables: TableServer,
+    _data: Option<DataDirectory>,
+    outbox: Arc<dyn Outbox>,
+    timing: Timing,
+    drained_shards: u16,
+    destination: String,
+    control: SocketAddr,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("World").field("mqtt", &self.broker.addr()).finish_non_exhaustive()
+    }
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+impl World {
+    /// Starts the endpoints, makes tables and queue where there are none, and starts every instance.
+    ///
+    /// # Errors
+    /// An option or a setting is wrong, a port is taken, the data directory cannot be used. The message names what to change.
+    pub async fn start(
+        options: WorldOptions,
+        clock: Arc<dyn Clock>,
+        observer: Arc<dyn WorldObserver>,
+    ) -> Result<World, WorldError> {
+        let filter = options.check()?;
+        // The queue's URL is known later; everything else can be refused before anything is touched.
+        let draft = settings(&options, "http://127.0.0.1/queue")?;
+        let (timing, drained_shards) = (draft[0].timing, draft[0].drained_shards());
+        let data = options
+            .data
+            .as_deref()
+            .map(|directory| DataDirectory::claim(directory, options.lease.as_str(), drained_shards))
+            .transpose()?;
+        let (table_storage, queue_storage) = match &data {
+            Some(data) => (data.tables(), data.queue()),
+            None => (TableStorage::Memory, QueueStorage::Memory),
+        };
+        let (control_listener, control) = endpoint::listen(loopback(options.ports.control), CONTROL_OPTION)?;
+        let tables = TableServer::start(loopback(options.ports.dynamodb), table_storage)?;
+        let wall = Arc::clone(&clock);
+        let now_ms = Arc::new(move || wall.now().wall.as_ms());
+        let queue = QueueServer::start(loopback(options.ports.sqs), queue_storage, now_ms)?;
+        let queue_url = queue
+            .create_queue(&options.destination, &[("MessageRetentionPeriod", RETENTION_SECONDS)])
+            .map_err(|refusal| WorldError::Queue { name: options.destination.clone(), refusal })?;
+        let site = Arc::new(Site::new(
+            options.lease.clone(),
+            clock,
+            Definitions::shipped()?,
+            options.body_format,
+            tables.endpoint_url(),
+            queue.endpoint_url(),
+            observer,
+            options.keep_history.then(|| History::new(options.lease.clone(), options.destination.ends_with(".fifo"))),
+        ));
+        let (leases, outbox, reader) = open_tables(&site, &tables, drained_shards).await?;
+        let regions = Arc::new(Regions::new(Arc::clone(&site), settings(&options, &queue_url)?));
+        let feed = Feed::start(Arc::clone(&site), Arc::clone(&regions), reader)?;
+        for name in regions.names() {
+            regions.start(name.as_str()).await?;
+        }
+        let (broker, published) = Broker::start(loopback(options.ports.mqtt))?;
+        let commands = Arc::new(Commands { site: Arc::clone(&site), regions: Arc::clone(&regions), leases });
+        let core = start_core(Arc::clone(&commands), control_listener, filter, published)?;
+        Ok(World {
+            broker,
+            core,
+            feed,
+            commands,
+            queue,
+            tables,
+            _data: data,
+            outbox,
+            timing,
+            drained_shards,
+            destination: options.destination,
+            control,
+        })
+    }
+
+    /// Ends everything and waits for it. Nothing is released or handed back: to the bridge it is a power cut.
+    pub async fn stop(self) {
+        self.broker.stop().await;
+        self.core.stop().await;
+        self.feed.stop().await;
+        for name in self.commands.regions.names() {
+            // Those that are dead already are what was wanted.
+            drop(self.commands.regions.kill(name.as_str()).await);
+        }
+        self.queue.stop().await;
+        self.tables.stop().await;
+    }
+
+    /// Where the MQTT broker listens.
+    #[must_use]
+    pub fn mqtt_addr(&self) -> SocketAddr {
+        self.broker.addr()
+    }
+
+    /// Where the control server listens.
+    #[must_use]
+    pub fn control_addr(&self) -> SocketAddr {
+        self.control
+    }
+
+    /// The DynamoDB endpoint.
+    #[must_use]
+    pub fn dynamodb_url(&self) -> String {
+        self.tables.endpoint_url()
+    }
+
+    /// The SQS endpoint.
+    #[must_use]
+    pub fn sqs_url(&self) -> String {
+        self.queue.endpoint_url()
+    }
+
+    /// The destination queue's URL.
+    #[must_use]
+    pub fn queue_url(&self) -> String {
+        self.queue.queue_url(&self.destination)
+    }
+
+    /// The lease table's name.
+    #[must_use]
+    pub fn lease_table(&self) -> &str {
+        LEASE_TABLE
+    }
+
+    /// The outbox table's name.
+    #[must_use]
+    pub fn outbox_table(&self) -> &str {
+        OUTBOX_TABLE
+    }
+
+    /// A region for clients to name; the endpoints take any.
+    #[must_use]
+    pub fn region(&self) -> &str {
+        REGION
+    }
+
+    /// The durations that the instances go by.
+    #[must_use]
+    pub fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
+    /// The instances, and which live.
+    #[must_use]
+    pub fn instances(&self) -> Vec<InstanceState> {
+        self.commands.regions.states()
+    }
+
+    /// Kills an instance where it stands. It is dead when this returns.
+    ///
+    /// # Errors
+    /// There is no such instance, or it is not running.
+    pub async fn kill(&self, name: &str) -> Result<(), WorldError> {
+        self.commands.regions.kill(name).await
+    }
+
+    /// Starts a dead instance: a cold process of the same identity.
+    ///
+    /// # Errors
+    /// There is no such instance, it is running, or its functions cannot be built.
+    pub async fn start_instance(&self, name: &str) -> Result<(), WorldError> {
+        self.commands.regions.start(name).await
+    }
+
+    /// Runs the machine `step_down` in an instance to its end, and gives its output.
+    ///
+    /// # Errors
+    /// There is no such instance, it is not running or died meanwhile, or the machine failed.
+    pub async fn step_down(&self, name: &str) -> Result<Value, WorldError> {
+        self.commands.step_down(name).await
+    }
+
+    /// Ends an instance's abstention, or takes an unfinished step-down back.
+    ///
+    /// # Errors
+    /// There is no such instance, it is not running, or its lease function failed.
+    pub async fn resume(&self, name: &str) -> Result<Value, WorldError> {
+        self.commands.resume(name).await
+    }
+
+    /// Runs the machine `redrive` in an instance to its end, and gives its output.
+    ///
+    /// # Errors
+    /// There is no such instance, it is not running or died meanwhile, or the machine failed.
+    pub async fn redrive(&self, name: &str, input: Value) -> Result<Value, WorldError> {
+        self.commands.execute(name, Machine::Redrive, input).await
+    }
+
+    /// What happened so far, in numbers.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.commands.site.counters.counts()
+    }
+
+    /// The lease row, strongly read; `None` before the first acquisition.
+    ///
+    /// # Errors
+    /// The table cannot be read, or the row does not decode.
+    pub async fn lease(&self) -> Result<Option<LeaseView>, WorldError> {
+        self.commands.lease().await
+    }
+
+    /// How many rows are outstanding.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub async fn outstanding(&self) -> Result<u64, WorldError> {
+        let lease = &self.commands.site.lease;
+        Ok(audit::count_outstanding(self.outbox.as_ref(), lease, self.drained_shards).await?)
+    }
+
+    /// Lease, instances and counts together.
+    ///
+    /// # Errors
+    /// The lease table cannot be read, or its row does not decode.
+    pub async fn status(&self) -> Result<Status, WorldError> {
+        self.commands.status().await
+    }
+
+    /// Breaks the queue, or mends it.
+    pub fn set_queue_fault(&self, fault: QueueFault) {
+        self.queue.set_fault(fault);
+    }
+
+    /// Reads what the stores hold, and judges the history where one is kept. At rest it is exact; while messages flow, a row may
+    /// be seen both outstanding and delivered.
+    ///
+    /// # Errors
+    /// The outbox cannot be read, or its stream could not be read to its end.
+    pub async fn audit(&self) -> Result<AuditReport, WorldError> {
+        let site = &self.commands.site;
+        let contents = Contents::read(self.outbox.as_ref(), &site.lease, self.drained_shards).await?;
+        let mut report = AuditReport {
+            outstanding: contents.outstanding.iter().map(|row| audit::record(row, None)).collect(),
+            dead: contents.dead.iter().map(|dead| audit::record(&dead.row, Some(dead.reason))).collect(),
+            damaged: contents.damaged,
+            ..AuditReport::default()
+        };
+        for message in self.queue.messages(&self.destination) {
+            match audit::delivered(site.body_format, &message) {
+                Ok(message) => report.delivered.push(message),
+                Err(malformed) => report.undecodable.push(format!("{}: {malformed}", message.message_id)),
+            }
+        }
+        self.read_stream_to_its_end().await?;
+        if let Some(history) = site.history() {
+            let keys = |records: &[StoredRecord]| records.iter().map(|record| record.key.clone()).collect::<Vec<_>>();
+            let now = site.clock.now().wall;
+            let judgement = history.judge(now, &keys(&report.outstanding), &keys(&report.dead));
+            report.violations = judgement.violations;
+            report.conservation = Some(judgement.conservation);
+            report.committed_twice = judgement.committed_twice;
+        }
+        Ok(report)
+    }
+
+    async fn read_stream_to_its_end(&self) -> Result<(), WorldError> {
+        let mark = self.feed.mark();
+        for _ in 0..AUDIT_LOOKS {
+            if self.feed.has_seen(mark) {
+                return Ok(());
+            }
+            self.commands.site.clock.sleep(AUDIT_PAUSE).await;
+        }
+        let problem = "it did not come to rest; audit when no message flows".to_owned();
+        Err(WorldError::Internal { what: "the outbox's stream", problem })
+    }
+}
+
+fn settings(options: &WorldOptions, queue_url: &str) -> Result<Vec<Settings>, WorldError> {
+    options.instances.iter().map(|instance| options.settings_of(instance, queue_url)).collect()
+}
+
+/// Makes the tables where there are none, notes what lies in them, and stands at the end of the outbox's stream.
+async fn open_tables(
+    site: &Site,
+    tables: &TableServer,
+    drained_shards: u16,
+) -> Result<(Arc<dyn LeaseStore>, Arc<dyn Outbox>, StreamReader), WorldError> {
+    let clients = site.dynamodb_clients().await?;
+    let names = TableNames { lease: LEASE_TABLE.to_owned(), outbox: OUTBOX_TABLE.to_owned() };
+    create_tables(&clients, &names).await?;
+    let calls = CallPolicy::in_thirds(CALL_TIMEOUT);
+    let leases: Arc<dyn LeaseStore> = Arc::new(DynamoLeaseStore::new(&clients, LEASE_TABLE, calls, None));
+    let outbox: Arc<dyn Outbox> = Arc::new(DynamoOutbox::new(&clients, OUTBOX_TABLE, calls, true, None));
+    let reader = tables
+        .stream_reader(OUTBOX_TABLE)
+        .map_err(|error| WorldError::Internal { what: "the outbox's stream", problem: error.to_string() })?;
+    if site.history().is_some() {
+        let contents = Contents::read(outbox.as_ref(), &site.lease, drained_shards).await?;
+        if let Some(mut history) = site.history() {
+            contents.outstanding.iter().for_each(|row| history.found(row));
+            contents.dead.iter().for_each(|dead| history.found_dead(dead));
+        }
+    }
+    Ok((leases, outbox, reader))
+}
+
+/// The thread of the topic rule, the failures list and the control port.
+fn start_core(
+    commands: Arc<Commands>,
+    control: std::net::TcpListener,
+    filter: TopicFilter,
+    published: mpsc::Receiver<Published>,
+) -> Result<EndpointThread, WorldError> {
+    let core = EndpointThread::spawn("topic rule", move |stop| async move {
+        let (site, regions) = (Arc::clone(&commands.site), Arc::clone(&commands.regions));
+        let failures = Arc::new(Failures::new(Arc::clone(&site), Arc::clone(&regions)));
+        let rule = TopicRule { site: Arc::clone(&site), regions, failures: Arc::clone(&failures), filter };
+        tokio::spawn(rule.run(published));
+        tokio::spawn(failures.feed());
+        tokio::spawn(async move {
+            if let Err(error) = control::serve(control, commands).await {
+                site.trouble(format!("the control port ended: {error}"));
+            }
+        });
+        stop.stopped().await;
+    })?;
+    Ok(core)
+}

@@ -1,0 +1,79 @@
+//! What every part of a running world shares: who it is, whom it tells, what it counts.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fencepost_protocol::body::BodyFormat;
+use fencepost_protocol::ids::LeaseName;
+use fencepost_runtime::clock::Clock;
+use fencepost_storage::{ClientOptions, Clients, StoreError};
+
+use super::counters::Counters;
+use super::event::{WorldEvent, WorldObserver};
+use super::history::History;
+use super::machines::Definitions;
+use super::options::REGION;
+
+/// The shared part of a world.
+pub(super) struct Site {
+    pub(super) lease: LeaseName,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) definitions: Definitions,
+    pub(super) body_format: BodyFormat,
+    pub(super) dynamodb_url: String,
+    pub(super) sqs_url: String,
+    observer: Arc<dyn WorldObserver>,
+    history: Option<Mutex<History>>,
+}
+
+impl Site {
+    #[expect(clippy::too_many_arguments, reason = "built in one place, once")]
+    pub(super) fn new(
+        lease: LeaseName,
+        clock: Arc<dyn Clock>,
+        definitions: Definitions,
+        body_format: BodyFormat,
+        dynamodb_url: String,
+        sqs_url: String,
+        observer: Arc<dyn WorldObserver>,
+        history: Option<History>,
+    ) -> Self {
+        Self {
+            lease,
+            clock,
+            counters: Arc::default(),
+            definitions,
+            body_format,
+            dynamodb_url,
+            sqs_url,
+            observer,
+            history: history.map(Mutex::new),
+        }
+    }
+
+    /// Tells the observer, at this moment of the world's clock.
+    pub(super) fn tell(&self, event: &WorldEvent) {
+        self.observer.observe(self.clock.now().wall, event);
+    }
+
+    /// Tells that something is wrong with the world itself.
+    pub(super) fn trouble(&self, what: String) {
+        tracing::error!("{what}");
+        self.tell(&WorldEvent::Trouble { what });
+    }
+
+    /// The history, where one is kept.
+    pub(super) fn history(&self) -> Option<MutexGuard<'_, History>> {
+        self.history.as_ref().map(|history| history.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Fresh clients of the DynamoDB endpoint.
+    pub(super) async fn dynamodb_clients(&self) -> Result<Clients, StoreError> {
+        Clients::load(ClientOptions::loopback(&self.dynamodb_url, REGION)).await
+    }
+
+    /// Fresh clients of the SQS endpoint.
+    pub(super) async fn sqs_clients(&self) -> Result<Clients, StoreError> {
+        Clients::load(ClientOptions::loopback(&self.sqs_url, REGION)).await
+    }
+}

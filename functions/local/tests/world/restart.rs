@@ -1,0 +1,41 @@
+//! A world with a data directory, over the end of its process.
+
+use fencepost_local::queue::QueueFault;
+use fencepost_local::world::WorldOptions;
+
+use crate::harness::{
+    Directory, assert_delivered, leader, options, publish, start, telemetry, try_start, until, until_at_rest,
+};
+
+#[tokio::test]
+async fn what_ingest_acknowledged_is_delivered_by_the_next_process() {
+    let directory = Directory::new("restart");
+    let options = WorldOptions { data: Some(directory.0.clone()), ..options() };
+    let payloads = telemetry("pump", 40);
+
+    let (world, _) = start(options.clone()).await;
+    let first = leader(&world).await;
+    publish(&world, "pump-0", "telemetry/pump-0", &payloads[..10]).await;
+    until_at_rest(&world, 10).await;
+    world.set_queue_fault(QueueFault::Unavailable);
+    for (device, part) in payloads[10..].chunks(10).enumerate() {
+        publish(&world, &format!("pump-{device}"), "telemetry/pumps", part).await;
+    }
+    until("ingest has everything", async || world.counts().ingested == 40).await;
+    world.stop().await;
+
+    let (world, told) = start(options.clone()).await;
+    let second = leader(&world).await;
+    let lease = world.lease().await.unwrap().unwrap();
+    assert_eq!((second.as_str(), lease.token), (first.as_str(), 1), "the same holder, before its deadline");
+    until("the outbox is empty", async || world.outstanding().await.unwrap() == 0).await;
+    assert_delivered(&world, &payloads).await;
+    assert_eq!(told.failures(), Vec::<String>::new());
+
+    let busy = try_start(options.clone()).await.unwrap_err().to_string();
+    assert!(busy.contains("in use by another process") && busy.contains("--data"), "{busy}");
+    world.stop().await;
+
+    let fewer = try_start(WorldOptions { shards: 2, ..options }).await.unwrap_err().to_string();
+    assert!(fewer.contains("shards is 4") && fewer.contains("--shards 4") && fewer.contains("--data"), "{fewer}");
+}
