@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use crate::drain::{CallTerms, DrainPolicy, Mode};
+use crate::drain::{CallTerms, Mode};
 use crate::failure::FailureKind;
 use crate::ids::{FencingToken, Identity, Stamp};
-use crate::lease::LeaseRecord;
+use crate::lease::{LeaseRecord, deadline, was_set_back};
 use crate::outbox::{Damage, Slot};
 use crate::time::{Reading, Timestamp};
 
@@ -127,17 +127,15 @@ fn look(
     if record.stepping_down.is_some() {
         return Err(NotPermitted::SteppingDown);
     }
-    if record.confirmed_at > now.wall.plus(policy.timing.clock_margin) {
+    if was_set_back(&policy.timing, record.confirmed_at, now.wall) {
         return Err(NotPermitted::ClockBehind);
     }
-    let permit = Permit { token: record.token, deadline: deadline(record, policy), looked_at: now };
+    let permit = Permit {
+        token: record.token,
+        deadline: deadline(&policy.timing, record.confirmed_at, record.lease_ttl),
+        looked_at: now,
+    };
     if permit.is_over(now) { Err(NotPermitted::PastDeadline) } else { Ok(permit) }
-}
-
-/// `confirmed_at` + the smaller of the row's TTL and mine − `clock_margin`.
-fn deadline(record: &LeaseRecord, policy: &DrainPolicy) -> Timestamp {
-    let ttl = record.lease_ttl.min(policy.timing.lease_ttl);
-    record.confirmed_at.plus(ttl.saturating_sub(policy.timing.clock_margin))
 }
 
 /// Why work under a permit ends.

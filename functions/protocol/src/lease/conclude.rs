@@ -1,7 +1,7 @@
 //! From what became of the writes to what this instance now is, and what it says.
 
-use super::deadline::{deadline, failures, is_mine_until};
-use super::decide::takeover_pause;
+use super::deadline::{deadline, failures, is_mine_until, was_set_back};
+use super::decide::{abstains, takeover_pause};
 use super::report::{Carried, Holding, LostReason, Role, Telling, Transition, TransitionKind, tell, transitions};
 use super::{
     Command, Decision, Input, InstanceRecord, InstanceWrite, LeaseRecord, LoopId, Purpose, Rules, SourceMode, Standing,
@@ -194,7 +194,7 @@ impl Found {
         let duplicate = record.owner.as_ref().is_some_and(|owner| owner.name == rules.me.name);
         let role = if decision.refused.is_some() {
             Role::Refused
-        } else if duplicate || decision.abstaining || released_just_now(rules, record, now) {
+        } else if duplicate || (record.owner.is_none() && abstains(rules, record, now)) {
             Role::Abstaining
         } else {
             Role::Standby
@@ -223,13 +223,6 @@ impl Found {
     fn none(role: Role, lost: Option<LostReason>) -> Self {
         Self { role, standing: Standing::Standby, deadline: None, holding: None, lost, duplicate: false }
     }
-}
-
-fn released_just_now(rules: &Rules, record: &LeaseRecord, now: Timestamp) -> bool {
-    record
-        .released
-        .as_ref()
-        .is_some_and(|released| released.by == rules.me && now < released.at.plus(rules.timing.lease_ttl))
 }
 
 /// A standby may say that somebody holds the lease as long as it has not seen that holder stand still for a whole TTL.
@@ -285,9 +278,8 @@ fn conclude_loop(
             attempt: input.attempt.clone(),
         },
     };
-    let Telling { reported, reporting, mut transitions } = tell(&own, me_loop, carried, found.standing, |from, to| {
-        transitions(rules, from, to, &conclusion.record, found.lost)
-    });
+    let Telling { reported, reporting, mut transitions } =
+        tell(&own, me_loop, carried, found.standing, |from, to| transitions(from, to, &conclusion.record, found.lost));
     conclusion.source = source_wanted(rules, found.standing, !transitions.is_empty(), now);
     conclusion.carried.told = (!transitions.is_empty()).then_some(found.standing);
     transitions.extend(duplicate_seen(&own, found, &conclusion.record));
@@ -344,8 +336,8 @@ fn source_wanted(rules: &Rules, standing: Standing, changed: bool, now: Timestam
 /// Concludes a tick that could not read the store: it may demote, never more.
 pub fn unreadable(rules: &Rules, carried: &Carried, now: Timestamp) -> Conclusion {
     let lost = carried.holding.and_then(|holding| {
-        let late = now >= deadline(rules, holding.confirmed_at, rules.timing.lease_ttl)
-            || holding.confirmed_at > now.plus(rules.timing.clock_margin);
+        let late = now >= deadline(&rules.timing, holding.confirmed_at, rules.timing.lease_ttl)
+            || was_set_back(&rules.timing, holding.confirmed_at, now);
         let ran_out = failures(rules, holding.confirmed_at, now) >= rules.timing.max_renew_fails;
         match (late, ran_out) {
             (true, _) => Some((holding, LostReason::Deadline)),

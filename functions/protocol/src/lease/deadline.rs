@@ -6,23 +6,27 @@ use sha2::{Digest as _, Sha256};
 
 use super::{LeaseRecord, Rules};
 use crate::time::{Timestamp, duration_ms};
+use crate::timing::Timing;
 
 /// The deadline of the holder of `record`, where `rules.me` is that holder and is still before it at `now`; else `None`.
-///
-/// Deadline = `confirmed_at` + min(row's TTL, mine) − `clock_margin`. A `confirmed_at` that lies ahead of `now` by more than
-/// the margin means that this instance's clock was set back: the time left cannot be known, so none is left.
 pub fn is_mine_until(rules: &Rules, record: &LeaseRecord, now: Timestamp) -> Option<Timestamp> {
-    if !record.is_owned_by(&rules.me) {
+    if !record.is_owned_by(&rules.me) || was_set_back(&rules.timing, record.confirmed_at, now) {
         return None;
     }
-    let deadline = deadline(rules, record.confirmed_at, record.lease_ttl);
-    let clock_was_set_back = record.confirmed_at > now.plus(rules.timing.clock_margin);
-    (now < deadline && !clock_was_set_back).then_some(deadline)
+    let deadline = deadline(&rules.timing, record.confirmed_at, record.lease_ttl);
+    (now < deadline).then_some(deadline)
 }
 
-/// The deadline that follows from a confirmation at `confirmed_at` under a row that states `row_ttl`.
-pub(super) fn deadline(rules: &Rules, confirmed_at: Timestamp, row_ttl: Duration) -> Timestamp {
-    confirmed_at.plus(row_ttl.min(rules.timing.lease_ttl)).minus(rules.timing.clock_margin)
+/// The deadline that follows from a confirmation at `confirmed_at` under a row that states `row_ttl`: `confirmed_at` +
+/// min(row's TTL, mine) − `clock_margin`.
+pub(crate) fn deadline(timing: &Timing, confirmed_at: Timestamp, row_ttl: Duration) -> Timestamp {
+    confirmed_at.plus(row_ttl.min(timing.lease_ttl)).minus(timing.clock_margin)
+}
+
+/// Does `confirmed_at` lie ahead of `now` by more than the margin? Then this instance's clock was set back: the time left
+/// cannot be known, so none is left.
+pub(crate) fn was_set_back(timing: &Timing, confirmed_at: Timestamp, now: Timestamp) -> bool {
+    confirmed_at > now.plus(timing.clock_margin)
 }
 
 /// When the holder of `record` should renew: `confirmed_at` + `renew_interval`, moved by up to half the jitter either way.

@@ -82,47 +82,71 @@ pub struct Decision {
     pub write: Option<(Purpose, LeaseWrite)>,
     /// The evidence against another holder, counted up to this look.
     pub maturity: Option<Maturity>,
-    /// Why this instance may not take a released lease yet.
-    pub abstaining: bool,
     /// What was damaged and therefore left alone.
     pub refused: Option<Damage>,
 }
 
 /// Says what else must be read before [`decide`].
 pub fn needs(rules: &Rules, input: &Input) -> Needs {
-    let now = input.now();
-    let release_possible = |record: &LeaseRecord| match input.command {
-        Command::Tick(_) => record.stepping_down.is_some(),
-        Command::StepDown(_) => true,
-        Command::Resume | Command::TakeoverFinished { .. } => false,
+    let record = match &input.records.lease {
+        Slot::Damaged(_) => return Needs::default(),
+        Slot::Absent => None,
+        Slot::Present(record) => Some(record),
     };
-    match &input.records.lease {
-        Slot::Present(record) if is_mine_until(rules, record, now).is_some() => Needs {
-            fence: false,
-            heads: release_possible(record),
-            source: release_possible(record) && rules.source == SourceMode::Gated,
-        },
-        Slot::Damaged(_) => Needs::default(),
-        // Whether the fence is used is [`decide`]'s business; one read too many in a failover costs nothing.
-        Slot::Absent | Slot::Present(_) => Needs { fence: wants_lease(rules, input), heads: false, source: false },
+    match &input.command {
+        Command::Tick(_) => {
+            let stepping_down = record.is_some_and(|record| record.stepping_down.is_some());
+            match intent(rules, input, record).0 {
+                Intent::Acquire(_) => Needs { fence: true, ..Needs::default() },
+                Intent::Hold if stepping_down => Needs::of_release(rules),
+                Intent::Hold | Intent::Finish(_) | Intent::Abstain | Intent::Watch => Needs::default(),
+            }
+        }
+        Command::StepDown(_) if record.is_some_and(|record| is_mine_until(rules, record, input.now()).is_some()) => {
+            Needs::of_release(rules)
+        }
+        Command::StepDown(_) | Command::Resume | Command::TakeoverFinished { .. } => Needs::default(),
     }
 }
 
-/// May this tick acquire?
-fn wants_lease(rules: &Rules, input: &Input) -> bool {
-    if !matches!(input.command, Command::Tick(_)) {
-        return false;
+impl Needs {
+    fn of_release(rules: &Rules) -> Self {
+        Self { fence: false, heads: true, source: rules.source == SourceMode::Gated }
     }
-    match &input.records.lease {
-        Slot::Damaged(_) => false,
-        Slot::Absent => true,
-        Slot::Present(record) => match &record.owner {
-            None => !abstains(rules, record, input.now()),
-            Some(owner) if *owner == rules.me => {
-                is_mine_until(rules, record, input.now()).is_none() && record.stepping_down.is_none()
-            }
-            Some(owner) => look(rules, input, record, owner).mature,
+}
+
+/// What a tick is about.
+enum Intent {
+    /// Take the lease.
+    Acquire(AcquiredAs),
+    /// Stay holder, before the deadline.
+    Hold,
+    /// Finish a step-down whose deadline has passed.
+    Finish(StepDownReason),
+    /// Leave a lease alone that I released myself.
+    Abstain,
+    /// Count evidence against another holder.
+    Watch,
+}
+
+/// What a tick that reads `record` is about, and the evidence where another holds the lease.
+fn intent(rules: &Rules, input: &Input, record: Option<&LeaseRecord>) -> (Intent, Option<Maturity>) {
+    let now = input.now();
+    let Some(record) = record else { return (Intent::Acquire(AcquiredAs::Acquired), None) };
+    match &record.owner {
+        None if abstains(rules, record, now) => (Intent::Abstain, None),
+        None => (Intent::Acquire(AcquiredAs::Acquired), None),
+        Some(owner) if *owner == rules.me => match (is_mine_until(rules, record, now), &record.stepping_down) {
+            (Some(_), _) => (Intent::Hold, None),
+            // Past the deadline the row is still mine: nobody is waited for, but a step-down is finished, not undone.
+            (None, Some(mark)) => (Intent::Finish(mark.reason), None),
+            (None, None) => (Intent::Acquire(AcquiredAs::Reclaimed), None),
         },
+        Some(owner) => {
+            let maturity = look(rules, input, record, owner);
+            let intent = if maturity.mature { Intent::Acquire(AcquiredAs::Seized) } else { Intent::Watch };
+            (intent, Some(maturity))
+        }
     }
 }
 
@@ -148,31 +172,14 @@ fn written(write: Option<(Purpose, LeaseWrite)>) -> Decision {
 }
 
 fn tick(rules: &Rules, input: &Input, record: Option<&LeaseRecord>) -> Decision {
-    let now = input.now();
-    let Some(record) = record else {
-        return acquire(rules, input, None, AcquiredAs::Acquired);
+    let (intent, maturity) = intent(rules, input, record);
+    let decision = match (intent, record) {
+        (Intent::Acquire(how), _) => acquire(rules, input, record, how),
+        (Intent::Hold, Some(record)) => written(hold(rules, input, record)),
+        (Intent::Finish(reason), Some(record)) => written(Some(release(rules, input, record, reason))),
+        (Intent::Hold | Intent::Finish(_) | Intent::Abstain | Intent::Watch, _) => Decision::default(),
     };
-    match &record.owner {
-        None if abstains(rules, record, now) => Decision { abstaining: true, ..Decision::default() },
-        None => acquire(rules, input, Some(record), AcquiredAs::Acquired),
-        Some(owner) if *owner == rules.me => match is_mine_until(rules, record, now) {
-            Some(_) => written(hold(rules, input, record)),
-            // Past the deadline the row is still mine: nobody is waited for, but a step-down is finished, not undone.
-            None => match &record.stepping_down {
-                Some(mark) => written(Some(release(rules, input, record, mark.reason))),
-                None => acquire(rules, input, Some(record), AcquiredAs::Reclaimed),
-            },
-        },
-        Some(owner) => {
-            let maturity = look(rules, input, record, owner);
-            let decision = if maturity.mature {
-                acquire(rules, input, Some(record), AcquiredAs::Seized)
-            } else {
-                Decision::default()
-            };
-            Decision { maturity: Some(maturity), ..decision }
-        }
-    }
+    Decision { maturity, ..decision }
 }
 
 fn look(rules: &Rules, input: &Input, record: &LeaseRecord, owner: &Identity) -> Maturity {
@@ -182,7 +189,7 @@ fn look(rules: &Rules, input: &Input, record: &LeaseRecord, owner: &Identity) ->
 
 /// Does this instance abstain from a lease that it released itself? A release that lies ahead of the clock by more than the
 /// margin comes from before a step back and is not waited for.
-fn abstains(rules: &Rules, record: &LeaseRecord, now: Timestamp) -> bool {
+pub(super) fn abstains(rules: &Rules, record: &LeaseRecord, now: Timestamp) -> bool {
     record.released.as_ref().is_some_and(|released| {
         released.by == rules.me
             && released.at <= now.plus(rules.timing.clock_margin)
@@ -215,9 +222,7 @@ fn hold(rules: &Rules, input: &Input, record: &LeaseRecord) -> Option<(Purpose, 
 fn may_release(rules: &Rules, input: &Input, mark: &SteppingDown, now: Timestamp) -> bool {
     let source_off = rules.source == SourceMode::Open || input.source_enabled == Some(false);
     let idle = input.in_flight == Some(false);
-    // A mark ahead of the clock comes from before a step back; without this the grace would last as long as the step.
-    let clock_was_set_back = mark.since > now.plus(rules.timing.clock_margin);
-    (idle && source_off) || now >= mark.since.plus(rules.timing.step_down_grace) || clock_was_set_back
+    (idle && source_off) || now >= mark.since.plus(rules.timing.step_down_grace)
 }
 
 /// Has the workflow of this token's takeover had its pause and all its time, and still not reported?

@@ -22,6 +22,7 @@ mod record;
 mod report;
 
 pub use conclude::{Conclusion, LeaseOutcome, TakeoverDue, Verified, conclude, must_verify, unreadable};
+pub(crate) use deadline::{deadline, was_set_back};
 pub use deadline::{is_mine_until, renew_due_at};
 pub use decide::{Decision, Input, Needs, Purpose, decide, needs};
 pub use evidence::{Maturity, observe};

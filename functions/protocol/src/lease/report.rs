@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AcquiredAs, InstanceRecord, LeaseRecord, LoopId, Reporting, Rules, Standing, StepDownReason};
+use super::{AcquiredAs, InstanceRecord, LeaseRecord, LoopId, Reporting, Standing, StepDownReason};
 use crate::ids::FencingToken;
 use crate::outbox::Slot;
 use crate::time::Timestamp;
@@ -160,7 +160,7 @@ pub(super) fn tell(
     let generation = own.generation.saturating_add(1);
     let (mut reported, mut reporting) = (own.reported, own.reporting.clone());
     if let Some(told) = carried.told {
-        if reporting.as_ref().is_some_and(|telling| telling.by == *me_loop && telling.standing == told) {
+        if reporting.as_ref().is_some_and(|telling| telling.standing == told) {
             (reported, reporting) = (told, None);
         } else if carried.unrecorded {
             reported = told;
@@ -186,7 +186,6 @@ pub(super) fn tell(
 /// `record` is the lease row as it stands; `lost` is why this instance is no holder, where a failed call or a damaged row
 /// made it so.
 pub(super) fn transitions(
-    rules: &Rules,
     from: Standing,
     to: Standing,
     record: &Slot<LeaseRecord>,
@@ -207,9 +206,7 @@ pub(super) fn transitions(
         (Standing::Holder { stepping_down: was, .. }, Standing::Holder { token, stepping_down }) => {
             requested(token, was, stepping_down).into_iter().collect()
         }
-        (Standing::Holder { token, stepping_down }, Standing::Standby) => {
-            given_up(rules, token, stepping_down, record, lost)
-        }
+        (Standing::Holder { token, stepping_down }, Standing::Standby) => given_up(token, stepping_down, record, lost),
     }
 }
 
@@ -230,14 +227,13 @@ fn requested(token: FencingToken, was: Option<StepDownReason>, is: Option<StepDo
 }
 
 fn given_up(
-    rules: &Rules,
     token: FencingToken,
     was_stepping_down: Option<StepDownReason>,
     record: &Slot<LeaseRecord>,
     lost: Option<LostReason>,
 ) -> Vec<Transition> {
     let released = record.present().filter(|record| record.owner.is_none() && record.token == token);
-    let released = released.and_then(|record| record.released.as_ref()).filter(|released| released.by == rules.me);
+    let released = released.and_then(|record| record.released.as_ref());
     match released {
         Some(released) => {
             let mut all: Vec<_> = requested(token, was_stepping_down, Some(released.reason)).into_iter().collect();

@@ -228,3 +228,22 @@ fn an_unfinished_takeover_is_tried_again_with_a_pause_that_grows() {
         Standing::Holder { token: FencingToken::new(2).unwrap(), stepping_down: None }
     );
 }
+
+#[test]
+fn the_shorter_of_two_ttls_is_the_deadline() {
+    let (mut store, mut east) = (Store::new(), Instance::new("east", fast()));
+    east.tick(&mut store, NOON);
+    store.row_mut().lease_ttl = Duration::from_secs(5);
+    assert_eq!(east.clone().tick(&mut store.clone(), NOON + 4_499).token(), Some(1));
+    assert_eq!(east.tick(&mut store, NOON + 4_500).token(), Some(2));
+}
+
+#[test]
+fn an_older_takeover_reports_to_nobody() {
+    let (mut store, mut east) = (Store::new(), Instance::new("east", fast()));
+    east.tick(&mut store, NOON);
+    east.tick(&mut store, NOON + 60_000);
+    assert_eq!(store.row().token.get(), 2);
+    let old = Command::TakeoverFinished { token: FencingToken::FIRST, try_number: 0, succeeded: true };
+    assert!(east.run(&mut store, old, NOON + 60_500, Fault::None, false).decision.write.is_none());
+}

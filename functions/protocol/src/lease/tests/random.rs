@@ -12,10 +12,10 @@ enum Step {
     Tick(usize),
     TickBefore(usize),
     TickAfter(usize),
-    StepDown(usize, bool),
+    HandOver(usize, bool),
     Resume(usize),
     Pass(u64),
-    StepClock(usize, i64),
+    SetClock(usize, i64),
     LoseLeaseTable,
 }
 
@@ -24,10 +24,10 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (0..3usize).prop_map(Step::Tick),
         1 => (0..3usize).prop_map(Step::TickBefore),
         1 => (0..3usize).prop_map(Step::TickAfter),
-        1 => (0..3usize, any::<bool>()).prop_map(|(who, busy)| Step::StepDown(who, busy)),
+        1 => (0..3usize, any::<bool>()).prop_map(|(who, busy)| Step::HandOver(who, busy)),
         1 => (0..3usize).prop_map(Step::Resume),
         6 => (100..6_000u64).prop_map(Step::Pass),
-        1 => (0..3usize, -20_000..20_000i64).prop_map(|(who, by)| Step::StepClock(who, by)),
+        1 => (0..3usize, -20_000..20_000i64).prop_map(|(who, by)| Step::SetClock(who, by)),
         1 => Just(Step::LoseLeaseTable),
     ]
 }
@@ -49,10 +49,10 @@ proptest! {
                 Step::Tick(who) => (who, Fault::None, None, false),
                 Step::TickBefore(who) => (who, Fault::Before(FailureKind::Unavailable), None, false),
                 Step::TickAfter(who) => (who, Fault::After(FailureKind::TimedOut), None, false),
-                Step::StepDown(who, busy) => (who, Fault::None, Some(Command::StepDown(StepDownReason::StepDown)), busy),
+                Step::HandOver(who, busy) => (who, Fault::None, Some(Command::StepDown(StepDownReason::StepDown)), busy),
                 Step::Resume(who) => (who, Fault::None, Some(Command::Resume), false),
                 Step::Pass(ms) => { now += ms; continue; }
-                Step::StepClock(who, by) => { instances[who].offset_ms += by; continue; }
+                Step::SetClock(who, by) => { instances[who].offset_ms += by; continue; }
                 Step::LoseLeaseTable => { store.lease = Slot::Absent; store.instances.clear(); continue; }
             };
             let instance = &mut instances[who];

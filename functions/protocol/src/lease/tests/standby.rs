@@ -86,10 +86,9 @@ fn a_slow_read_counts_nothing_that_it_did_not_see() {
     let first = decide(&west.rules, &input).maturity.unwrap();
     assert_eq!(first.evidence.counted_to, Timestamp::from_ms(NOON + 9_000), "from after the first read");
     let owner = store.row().owner.clone().unwrap();
-    let records = input.records.clone();
     let second = observe(
         &west.rules,
-        &records,
+        &input.records,
         store.row(),
         &owner,
         Some(&first.evidence),
@@ -151,4 +150,36 @@ fn a_living_namesake_is_abstained_from_and_told_once_a_dead_one_is_seized() {
         NOON + 59_500 + 14_500,
         "counted from the last look at it alive"
     );
+}
+
+#[test]
+fn two_loops_inside_the_margin_count_no_moment_twice() {
+    let (mut store, _) = led_by_east();
+    let mut first = Instance::new("west", fast());
+    let mut second = Instance { offset_ms: -400, attempts: 1000, ..first.clone() };
+    second.me_loop.name = "loop-west-2".into();
+    first.tick(&mut store, NOON);
+    for second_of in 1..=10 {
+        first.tick(&mut store, NOON + second_of * 1000);
+        second.tick(&mut store, NOON + second_of * 1000);
+    }
+    let counted = first.tick(&mut store, NOON + 11_000).decision.maturity.unwrap().evidence.unchanged_for;
+    assert_eq!(counted, Duration::from_secs(11));
+}
+
+#[test]
+fn evidence_ends_with_the_holder_that_it_was_against() {
+    let (mut store, _) = led_by_east();
+    let mut west = Instance::new("west", fast());
+    seized_at(&mut west, &mut store, NOON);
+    let (_, own) = store.instances.iter().find(|(identity, _)| *identity == west.rules.me).unwrap();
+    assert_eq!(own.present().unwrap().evidence, None);
+}
+
+#[test]
+fn a_released_lease_has_no_holder() {
+    let (mut store, mut east) = led_by_east();
+    east.run(&mut store, Command::StepDown(StepDownReason::StepDown), NOON + 1000, Fault::None, false);
+    let abstaining = east.tick(&mut store, NOON + 2000);
+    assert!(!abstaining.conclusion.group_has_holder);
 }

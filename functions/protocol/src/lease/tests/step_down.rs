@@ -119,3 +119,32 @@ fn a_standby_has_nothing_to_step_down_from() {
     let (mut store, _, mut west) = led_by_east();
     assert!(west.run(&mut store, ASKED, NOON + 2000, Fault::None, false).decision.write.is_none());
 }
+
+#[test]
+fn asked_for_past_the_deadline_it_releases_at_once() {
+    let (mut store, mut east, _) = led_by_east();
+    let asked = east.run(&mut store, ASKED, NOON + 60_000, Fault::None, true);
+    assert!(matches!(asked.decision.write, Some((Purpose::Release(_), _))));
+}
+
+#[test]
+fn a_release_that_lies_in_the_future_of_a_clock_set_back_is_not_waited_for() {
+    let (mut store, mut east, _) = led_by_east();
+    east.run(&mut store, ASKED, NOON + 2000, Fault::None, false);
+    east.offset_ms = -3_600_000;
+    assert_eq!(east.tick(&mut store, NOON + 3000).token(), Some(2));
+}
+
+#[test]
+fn each_step_down_is_told_also_after_one_was_taken_back() {
+    let (mut store, mut east, _) = led_by_east();
+    for round in 0..2 {
+        let at = NOON + 2000 + round * 4000;
+        east.run(&mut store, ASKED, at, Fault::None, true);
+        let tick = Command::Tick(east.me_loop.clone());
+        let told = east.run(&mut store, tick.clone(), at + 1000, Fault::None, true).told();
+        assert_eq!(told, [TransitionKind::StepDownRequested], "round {round}");
+        east.run(&mut store, Command::Resume, at + 1500, Fault::None, true);
+        east.run(&mut store, tick, at + 2000, Fault::None, true);
+    }
+}
