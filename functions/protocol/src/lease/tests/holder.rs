@@ -231,11 +231,13 @@ fn an_unfinished_takeover_is_tried_again_with_a_pause_that_grows() {
 
 #[test]
 fn the_shorter_of_two_ttls_is_the_deadline() {
-    let (mut store, mut east) = (Store::new(), Instance::new("east", fast()));
-    east.tick(&mut store, NOON);
-    store.row_mut().lease_ttl = Duration::from_secs(5);
-    assert_eq!(east.clone().tick(&mut store.clone(), NOON + 4_499).token(), Some(1));
-    assert_eq!(east.tick(&mut store, NOON + 4_500).token(), Some(2));
+    for (row_ttl_secs, deadline_ms) in [(5, 4_500), (60, 13_500)] {
+        let (mut store, mut east) = (Store::new(), Instance::new("east", fast()));
+        east.tick(&mut store, NOON);
+        store.row_mut().lease_ttl = Duration::from_secs(row_ttl_secs);
+        assert_eq!(east.clone().tick(&mut store.clone(), NOON + deadline_ms - 1).token(), Some(1));
+        assert_eq!(east.tick(&mut store, NOON + deadline_ms).token(), Some(2), "a row's TTL of {row_ttl_secs}s");
+    }
 }
 
 #[test]
