@@ -1,6 +1,7 @@
 //! What the stores and the queue really hold, and what the history makes of it.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use fencepost_protocol::body::{BodyFormat, CLIENT_ID, FENCING_TOKEN, MESSAGE_ID, TOPIC, attribute, decode_body};
 use fencepost_protocol::ids::{LeaseName, Malformed, PayloadDigest, RowKey, Shard};
@@ -8,10 +9,15 @@ use fencepost_protocol::invariants::{Conservation, Violation};
 use fencepost_protocol::outbox::{DeadRow, DeathReason, OutboxRow, Slot};
 use fencepost_storage::{Outbox, StoreError};
 
+use super::{World, WorldError};
 use crate::queue::{AttributeContent, StoredMessage};
 
 /// Rows of one read.
 const PAGE_ROWS: usize = 500;
+/// How often an audit looks whether the stream was read to its end.
+const AUDIT_PAUSE: Duration = Duration::from_millis(20);
+/// How often it looks at most: 10 s.
+const AUDIT_LOOKS: u32 = 500;
 
 /// A row of the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +79,52 @@ impl AuditReport {
     #[must_use]
     pub fn delivered_unique(&self) -> usize {
         self.delivered.iter().map(|message| message.message_id.as_str()).collect::<HashSet<_>>().len()
+    }
+}
+
+impl World {
+    /// Reads what the stores hold, and judges the history where one is kept. At rest it is exact; while messages flow, a row may
+    /// be seen both outstanding and delivered.
+    ///
+    /// # Errors
+    /// The outbox cannot be read, or its stream could not be read to its end.
+    pub async fn audit(&self) -> Result<AuditReport, WorldError> {
+        let site = &self.commands.site;
+        let contents = Contents::read(self.outbox.as_ref(), &site.lease, self.drained_shards).await?;
+        let mut report = AuditReport {
+            outstanding: contents.outstanding.iter().map(|row| record(row, None)).collect(),
+            dead: contents.dead.iter().map(|dead| record(&dead.row, Some(dead.reason))).collect(),
+            damaged: contents.damaged,
+            ..AuditReport::default()
+        };
+        for message in self.queue.messages(&self.destination) {
+            match delivered(site.body_format, &message) {
+                Ok(message) => report.delivered.push(message),
+                Err(malformed) => report.undecodable.push(format!("{}: {malformed}", message.message_id)),
+            }
+        }
+        self.read_stream_to_its_end().await?;
+        if let Some(history) = site.history() {
+            let keys = |records: &[StoredRecord]| records.iter().map(|record| record.key.clone()).collect::<Vec<_>>();
+            let now = site.clock.now().wall;
+            let judgement = history.judge(now, &keys(&report.outstanding), &keys(&report.dead));
+            report.violations = judgement.violations;
+            report.conservation = Some(judgement.conservation);
+            report.committed_twice = judgement.committed_twice;
+        }
+        Ok(report)
+    }
+
+    async fn read_stream_to_its_end(&self) -> Result<(), WorldError> {
+        let mark = self.feed.mark();
+        for _ in 0..AUDIT_LOOKS {
+            if self.feed.has_seen(mark) {
+                return Ok(());
+            }
+            self.commands.site.clock.sleep(AUDIT_PAUSE).await;
+        }
+        let problem = "it did not come to rest; audit when no message flows".to_owned();
+        Err(WorldError::Internal { what: "the outbox's stream", problem })
     }
 }
 

@@ -29,7 +29,7 @@ use fencepost_protocol::timing::Timing;
 use fencepost_runtime::clock::Clock;
 use fencepost_runtime::settings::Settings;
 use fencepost_storage::dynamodb::{DynamoLeaseStore, DynamoOutbox, TableNames, create_tables};
-use fencepost_storage::{CallPolicy, LeaseStore, Outbox};
+use fencepost_storage::{CallPolicy, Clients, LeaseStore, Outbox};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -86,10 +86,6 @@ const CONTROL_OPTION: &str = "--control-port";
 const RETENTION_SECONDS: &str = "1209600";
 /// One call of the world's own, retries included.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often an audit looks whether the stream was read to its end.
-const AUDIT_PAUSE: Duration = Duration::from_millis(20);
-/// How often it looks at most: 10 s.
-const AUDIT_LOOKS: u32 = 500;
 
 /// A running world. Dropping it ends everything without waiting.
 pub struct World {
@@ -332,50 +328,6 @@ impl World {
     pub fn set_queue_fault(&self, fault: QueueFault) {
         self.queue.set_fault(fault);
     }
-
-    /// Reads what the stores hold, and judges the history where one is kept. At rest it is exact; while messages flow, a row may
-    /// be seen both outstanding and delivered.
-    ///
-    /// # Errors
-    /// The outbox cannot be read, or its stream could not be read to its end.
-    pub async fn audit(&self) -> Result<AuditReport, WorldError> {
-        let site = &self.commands.site;
-        let contents = Contents::read(self.outbox.as_ref(), &site.lease, self.drained_shards).await?;
-        let mut report = AuditReport {
-            outstanding: contents.outstanding.iter().map(|row| audit::record(row, None)).collect(),
-            dead: contents.dead.iter().map(|dead| audit::record(&dead.row, Some(dead.reason))).collect(),
-            damaged: contents.damaged,
-            ..AuditReport::default()
-        };
-        for message in self.queue.messages(&self.destination) {
-            match audit::delivered(site.body_format, &message) {
-                Ok(message) => report.delivered.push(message),
-                Err(malformed) => report.undecodable.push(format!("{}: {malformed}", message.message_id)),
-            }
-        }
-        self.read_stream_to_its_end().await?;
-        if let Some(history) = site.history() {
-            let keys = |records: &[StoredRecord]| records.iter().map(|record| record.key.clone()).collect::<Vec<_>>();
-            let now = site.clock.now().wall;
-            let judgement = history.judge(now, &keys(&report.outstanding), &keys(&report.dead));
-            report.violations = judgement.violations;
-            report.conservation = Some(judgement.conservation);
-            report.committed_twice = judgement.committed_twice;
-        }
-        Ok(report)
-    }
-
-    async fn read_stream_to_its_end(&self) -> Result<(), WorldError> {
-        let mark = self.feed.mark();
-        for _ in 0..AUDIT_LOOKS {
-            if self.feed.has_seen(mark) {
-                return Ok(());
-            }
-            self.commands.site.clock.sleep(AUDIT_PAUSE).await;
-        }
-        let problem = "it did not come to rest; audit when no message flows".to_owned();
-        Err(WorldError::Internal { what: "the outbox's stream", problem })
-    }
 }
 
 fn settings(options: &WorldOptions, queue_url: &str) -> Result<Vec<Settings>, WorldError> {
@@ -388,7 +340,7 @@ async fn open_tables(
     tables: &TableServer,
     drained_shards: u16,
 ) -> Result<(Arc<dyn LeaseStore>, Arc<dyn Outbox>, StreamReader), WorldError> {
-    let clients = site.dynamodb_clients().await?;
+    let clients = Clients::load(site.dynamodb()).await?;
     let names = TableNames { lease: LEASE_TABLE.to_owned(), outbox: OUTBOX_TABLE.to_owned() };
     create_tables(&clients, &names).await?;
     let calls = CallPolicy::in_thirds(CALL_TIMEOUT);

@@ -50,6 +50,13 @@ pub(super) struct Door {
 pub(super) struct Gone;
 
 impl Door {
+    /// A door to a process that a test plays.
+    #[cfg(test)]
+    pub(super) fn played() -> (Self, mpsc::Receiver<Order>) {
+        let ((orders, taken), (changes, _)) = (mpsc::channel(WAITING_MAX), mpsc::unbounded_channel());
+        (Self { orders, changes }, taken)
+    }
+
     /// Invokes a function.
     pub(super) async fn invoke(&self, function: Function, payload: Value) -> Result<Result<Value, InvokeError>, Gone> {
         let (reply, answer) = oneshot::channel();

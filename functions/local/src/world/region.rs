@@ -9,23 +9,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fencepost_drainer::DrainerFunction;
-use fencepost_ingest::{IngestFunction, StampCache};
+use fencepost_ingest::IngestFunction;
 use fencepost_lease::LeaseFunction;
 use fencepost_protocol::ids::InstanceName;
-use fencepost_protocol::ingest::IngestTerms;
 use fencepost_runtime::failure::FunctionError;
 use fencepost_runtime::ids::RandomIds;
 use fencepost_runtime::lambda::Limit;
 use fencepost_runtime::settings::{Function, Settings};
-use fencepost_runtime::telemetry::{Labels, MetricSink, Metrics};
-use fencepost_storage::dynamodb::{DynamoLeaseStore, DynamoOutbox};
-use fencepost_storage::sqs::SqsQueue;
-use fencepost_storage::{CallPolicy, LeaseStore, Outbox, Queue};
+use fencepost_runtime::telemetry::MetricSink;
+use fencepost_runtime::wiring::{Edge, Stores, open_queue};
 use futures::FutureExt as _;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
+use super::counters::Counters;
 use super::event::WorldEvent;
 use super::machines::{Machine, MachineTime, RegionResources};
 use super::site::Site;
@@ -65,55 +63,21 @@ pub(super) struct Region {
 impl Region {
     /// A cold instance: new clients, nothing remembered.
     pub(super) async fn cold(site: Arc<Site>, settings: &Settings) -> Result<Self, FunctionError> {
-        let (tables, queues) = (site.dynamodb_clients().await?, site.sqs_clients().await?);
-        let (timing, name) = (&settings.timing, settings.identity.name.clone());
-        let lease_calls = CallPolicy::in_thirds(timing.renew_call_timeout);
-        let outbox_calls = CallPolicy::in_thirds(settings.store_call_timeout);
-        let leases: Arc<dyn LeaseStore> =
-            Arc::new(DynamoLeaseStore::new(&tables, &settings.tables.lease, lease_calls, None));
-        let outbox: Arc<dyn Outbox> =
-            Arc::new(DynamoOutbox::new(&tables, &settings.tables.outbox, outbox_calls, settings.batching, None));
-        let queue: Arc<dyn Queue> =
-            Arc::new(SqsQueue::new(&queues, &settings.destination()?.url, timing.send_timeout, None));
-        let leases: Arc<dyn LeaseStore> = Arc::new(Watched::new(Arc::clone(&site), name.clone(), leases));
-        let outbox: Arc<dyn Outbox> = Arc::new(Watched::new(Arc::clone(&site), name.clone(), outbox));
-        let queue: Arc<dyn Queue> = Arc::new(Watched::new(Arc::clone(&site), name.clone(), queue));
-        let (clock, ids) = (Arc::clone(&site.clock), Arc::new(RandomIds));
-        let sink: Arc<dyn MetricSink> = Arc::clone(&site.counters) as Arc<dyn MetricSink>;
-        let labels = Labels { lease: settings.lease.clone(), instance: name.clone() };
-        let metrics = Metrics::new(labels, Arc::clone(&clock), sink);
-        let lease = LeaseFunction {
-            rules: settings.rules(),
-            shards: settings.drained_shards(),
-            leases: Arc::clone(&leases),
-            outbox: Arc::clone(&outbox),
-            source: None,
-            clock: Arc::clone(&clock),
-            ids: ids.clone(),
-            metrics: metrics.clone(),
+        let name = settings.identity.name.clone();
+        let stores = Stores::open(settings, site.dynamodb(), None).await?;
+        let queue = open_queue(settings, site.sqs(), None).await?;
+        let stores = Stores {
+            leases: Arc::new(Watched::new(Arc::clone(&site), name.clone(), stores.leases)),
+            outbox: Arc::new(Watched::new(Arc::clone(&site), name.clone(), stores.outbox)),
+            hasty_leases: stores.hasty_leases,
         };
-        let ingest = IngestFunction {
-            terms: IngestTerms { lease: settings.lease.clone(), origin: name.clone(), shards: settings.shards },
-            leases: Arc::clone(&leases),
-            outbox: Arc::clone(&outbox),
-            stamps: StampCache::new(settings.stamp_cache),
-            clock: Arc::clone(&clock),
-            metrics: metrics.clone(),
-        };
-        let drainer = DrainerFunction {
-            lease: settings.lease.clone(),
-            me: settings.identity.clone(),
-            policy: settings.drain_policy()?,
-            shard_counts: [Some(settings.shards), settings.previous_shards].into_iter().flatten().collect(),
-            shards_per_group: usize::from(settings.shards_per_group),
-            has_stream: true,
-            leases,
-            outbox,
-            queue,
-            clock,
-            ids,
-            metrics,
-        };
+        let queue = Arc::new(Watched::new(Arc::clone(&site), name.clone(), queue));
+        let sink: Arc<dyn MetricSink> = Arc::<Counters>::clone(&site.counters);
+        // Ids by chance also here: a cold process that repeated the ids of an earlier one would take that one's writes for its own.
+        let edge = Edge::new(settings, Arc::clone(&site.clock), Arc::new(RandomIds), sink);
+        let lease = LeaseFunction::new(settings, &stores, None, edge.clone());
+        let ingest = IngestFunction::new(settings, &stores, edge.clone());
+        let drainer = DrainerFunction::new(settings, &stores, queue, edge)?;
         Ok(Self { site, name, lease, ingest, drainer, names: Mutex::default() })
     }
 

@@ -39,6 +39,9 @@ enum State {
     Dead,
     Starting,
     Alive(Process),
+    /// A test's own process.
+    #[cfg(test)]
+    Played(Door),
 }
 
 impl Slot {
@@ -49,6 +52,8 @@ impl Slot {
     fn door(&self) -> Option<Door> {
         match &self.state {
             State::Alive(process) => Some(process.door()),
+            #[cfg(test)]
+            State::Played(door) => Some(door.clone()),
             State::Dead | State::Starting => None,
         }
     }
@@ -59,6 +64,13 @@ impl Regions {
     pub(super) fn new(site: Arc<Site>, settings: Vec<Settings>) -> Self {
         let slots = settings.into_iter().map(|settings| Slot { settings, state: State::Dead }).collect();
         Self { site, slots: Mutex::new(slots), starts: watch::Sender::new(0) }
+    }
+
+    /// Lets a test play the process of an instance; `None` is its death.
+    #[cfg(test)]
+    pub(super) fn play(&self, name: &str, door: Option<Door>) {
+        self.change(name, |slot| slot.state = door.map_or(State::Dead, State::Played)).unwrap();
+        self.starts.send_modify(|starts| *starts += 1);
     }
 
     fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
@@ -95,7 +107,7 @@ impl Regions {
                 slot.state = State::Starting;
                 Some(slot.settings.clone())
             }
-            State::Starting | State::Alive(_) => None,
+            _ => None,
         })?;
         let settings = settings.ok_or_else(|| WorldError::AlreadyRunning { name: name.to_owned() })?;
         let instance = settings.identity.name.clone();

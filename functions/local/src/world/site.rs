@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fencepost_protocol::body::BodyFormat;
 use fencepost_protocol::ids::LeaseName;
 use fencepost_runtime::clock::Clock;
-use fencepost_storage::{ClientOptions, Clients, StoreError};
+use fencepost_storage::ClientOptions;
 
 use super::counters::Counters;
 use super::event::{WorldEvent, WorldObserver};
@@ -20,8 +20,8 @@ pub(super) struct Site {
     pub(super) counters: Arc<Counters>,
     pub(super) definitions: Definitions,
     pub(super) body_format: BodyFormat,
-    pub(super) dynamodb_url: String,
-    pub(super) sqs_url: String,
+    dynamodb_url: String,
+    sqs_url: String,
     observer: Arc<dyn WorldObserver>,
     history: Option<Mutex<History>>,
 }
@@ -67,13 +67,13 @@ impl Site {
         self.history.as_ref().map(|history| history.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Fresh clients of the DynamoDB endpoint.
-    pub(super) async fn dynamodb_clients(&self) -> Result<Clients, StoreError> {
-        Clients::load(ClientOptions::loopback(&self.dynamodb_url, REGION)).await
+    /// Where DynamoDB is.
+    pub(super) fn dynamodb(&self) -> ClientOptions {
+        ClientOptions::loopback(&self.dynamodb_url, REGION)
     }
 
-    /// Fresh clients of the SQS endpoint.
-    pub(super) async fn sqs_clients(&self) -> Result<Clients, StoreError> {
-        Clients::load(ClientOptions::loopback(&self.sqs_url, REGION)).await
+    /// Where SQS is.
+    pub(super) fn sqs(&self) -> ClientOptions {
+        ClientOptions::loopback(&self.sqs_url, REGION)
     }
 }

@@ -117,6 +117,7 @@ pub(crate) async fn publish(world: &World, client_id: &str, topic: &str, payload
 
 impl Drop for Told {
     /// A failed test shows what happened in it.
+    #[expect(clippy::print_stdout, reason = "a test's output is shown where the test fails")]
     fn drop(&mut self) {
         if std::thread::panicking() && Arc::strong_count(&self.0) <= 2 {
             for (at, event) in self.0.lock().unwrap().iter() {
