@@ -154,7 +154,7 @@ impl Failures {
             let (instance, door) = self.regions.home(&self.site.lease, &device).await;
             match door.invoke(Function::Ingest, json!({ "Records": records })).await {
                 Ok(answer) => break (instance, answer),
-                Err(Gone) => tokio::task::yield_now().await,
+                Err(Gone) => self.regions.settle().await,
             }
         };
         let still = match answer {

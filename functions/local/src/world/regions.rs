@@ -1,6 +1,7 @@
 //! The instances of a world: which there are, which live, and to which a device connects.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use fencepost_protocol::ids::{InstanceName, LeaseName, Shard};
 use fencepost_runtime::settings::Settings;
@@ -12,6 +13,9 @@ use super::WorldError;
 use super::event::WorldEvent;
 use super::process::{Door, Process};
 use super::site::Site;
+
+/// The pause after a call whose region died.
+const SETTLE_PAUSE: Duration = Duration::from_millis(10);
 
 /// An instance and whether its process runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,6 +162,12 @@ impl Regions {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    /// Gives a death in progress its time, after a call whose region died.
+    pub(super) async fn settle(&self) {
+        tokio::task::yield_now().await;
+        self.site.clock.sleep(SETTLE_PAUSE).await;
     }
 
     fn living_home(&self, lease: &LeaseName, device: &str) -> Option<(InstanceName, Door)> {

@@ -148,8 +148,7 @@ impl TopicRule {
         loop {
             let (instance, door) = self.regions.home(&self.site.lease, &message.client_id).await;
             match door.invoke(Function::Ingest, message.event.clone()).await {
-                // The door's region is no longer among the living ones; give a start or a kill in progress its time.
-                Err(Gone) => tokio::task::yield_now().await,
+                Err(Gone) => self.regions.settle().await,
                 Ok(Ok(reply)) => {
                     self.acknowledged(message, instance, &reply);
                     return Ok(());
