@@ -10,13 +10,18 @@ from world import World, environment
 
 FREE_PORTS = ("--mqtt-port", "0", "--dynamodb-port", "0", "--sqs-port", "0", "--control-port", "0")
 
+NOBODY = 65534
+
 
 def run(command: str, checks: Checks) -> None:
-    def refused(what: str, words: tuple[str, ...], *expected: str) -> None:
+    def refused(what: str, words: tuple[str, ...], *expected: str, **user) -> None:
         try:
             answer = subprocess.run(
-                [command, *words], capture_output=True, text=True, timeout=30, env=environment(), check=False
+                [command, *words], capture_output=True, text=True, timeout=30, env=environment(), check=False, **user
             )
+        except PermissionError:
+            checks.note(f"{what}: not tried, another user cannot run the command where it lies")
+            return
         except subprocess.TimeoutExpired:
             checks.that(what, False, "it ran on")
             return
@@ -43,12 +48,13 @@ def run(command: str, checks: Checks) -> None:
         file = os.path.join(folder, "file")
         open(file, "w", encoding="utf-8").close()
         refused("--data below a file", ("local", *FREE_PORTS, "--data", os.path.join(file, "data")), "--data")
+        os.chmod(folder, 0o755)
         locked = os.path.join(folder, "locked")
-        os.mkdir(locked, mode=0o500)
-        if os.geteuid() == 0:
-            checks.note("running as root, to whom no directory is closed: --data without write permission is not tried")
-        else:
-            refused("--data without write permission", ("local", *FREE_PORTS, "--data", os.path.join(locked, "data")), "--data")
+        os.mkdir(locked, mode=0o555)
+        # No directory is closed to root, so root tries it as nobody.
+        user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+        words = ("local", *FREE_PORTS, "--data", os.path.join(locked, "data"))
+        refused("--data without write permission", words, "--data", locked, **user)
         data = os.path.join(folder, "data")
         with World(command, data) as world:
             refused("--data in use", ("local", *FREE_PORTS, "--data", data), "--data")

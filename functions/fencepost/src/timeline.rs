@@ -20,6 +20,7 @@ pub(crate) enum Topic {
     Flow,
     Kill,
     Takeover,
+    Handover,
     Dead,
     Trouble,
     Wait,
@@ -34,6 +35,7 @@ impl Topic {
             Self::Flow => "flow",
             Self::Kill => "kill",
             Self::Takeover => "takeover",
+            Self::Handover => "handover",
             Self::Dead => "dead",
             Self::Trouble => "trouble",
             Self::Wait => "wait",
@@ -44,7 +46,7 @@ impl Topic {
     fn style(self) -> Style {
         match self {
             Self::Start | Self::Audit => coloured(AnsiColor::Blue),
-            Self::Lease | Self::Takeover => coloured(AnsiColor::Green),
+            Self::Lease | Self::Takeover | Self::Handover => coloured(AnsiColor::Green),
             Self::Kill | Self::Dead => coloured(AnsiColor::Red),
             Self::Trouble => coloured(AnsiColor::Yellow),
             Self::Flow | Self::Wait => Style::new().dimmed(),
@@ -68,7 +70,7 @@ pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -98,7 +100,7 @@ pub(crate) fn describe(event: &WorldEvent) -> Option<(Topic, String)> {
             (Topic::Lease, lease_words(instance.as_str(), transition, *token, reason.as_deref()))
         }
         WorldEvent::TakeoverCompleted { instance, token, detail } => {
-            (Topic::Takeover, format!("{instance} took over under token {token}{}", counts_of(detail)))
+            (Topic::Takeover, format!("{instance} finished the takeover of token {token}{}", counts_of(detail)))
         }
         WorldEvent::RecordsDead { instance, detail } => {
             (Topic::Dead, format!("{instance} gave records up{}", counts_of(detail)))
@@ -182,7 +184,7 @@ mod tests {
     fn counts_leave_out_what_did_not_happen() {
         let detail = json!({"token": 2, "counts": {"claimed": 1204, "fenced": 0, "handed_back": 3}});
         let event = WorldEvent::TakeoverCompleted { instance: instance("west"), token: 2, detail };
-        let expected = "west took over under token 2: claimed 1,204, handed back 3";
+        let expected = "west finished the takeover of token 2: claimed 1,204, handed back 3";
         assert_eq!(describe(&event), Some((Topic::Takeover, expected.to_owned())));
     }
 

@@ -7,6 +7,7 @@
 //! one call of the lease function.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fencepost_local::world::{Ports, World, WorldEvent, WorldOptions};
@@ -46,10 +47,12 @@ pub(crate) async fn run(arguments: &DemoArguments, clock: Arc<dyn Clock>) -> Res
         ledger: Arc::new(Ledger::default()),
         start: clock.now().wall,
         clock,
+        over: Arc::default(),
     };
     stage.screen.line(&heading(arguments));
     let world = World::start(options(arguments)?, Arc::clone(&stage.clock), stage.observer()).await?;
     let verdict = stage.play(&world, arguments).await;
+    stage.over.store(true, Ordering::Relaxed);
     world.stop().await;
     let verdict = verdict?;
     stage.screen.line(&table::render(&verdict));
@@ -88,17 +91,24 @@ struct Stage {
     ledger: Arc<Ledger>,
     start: Timestamp,
     clock: Arc<dyn Clock>,
+    /// Nothing more is to be shown.
+    over: Arc<AtomicBool>,
 }
 
 impl Stage {
     /// Takes the world's events: for the timeline, and for the story to wait for.
     fn observer(&self) -> Arc<dyn fencepost_local::world::WorldObserver> {
         let (screen, watch, start) = (Arc::clone(&self.screen), Arc::clone(&self.watch), self.start);
+        let over = Arc::clone(&self.over);
         Arc::new(move |at: Timestamp, event: &WorldEvent| {
-            watch.note(at, event);
+            // The end of the world kills the instances; that is no part of the story.
+            if over.load(Ordering::Relaxed) {
+                return;
+            }
             if let Some((topic, text)) = timeline::describe(event) {
                 screen.line(&timeline::line(start, at, topic, &text));
             }
+            watch.note(at, event);
         })
     }
 

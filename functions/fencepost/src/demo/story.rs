@@ -148,21 +148,17 @@ impl Story<'_> {
             format!("{} is asked to step down, with an idle outbox; the bound is {}", second.instance, seconds(bound));
         self.stage.say(Topic::Wait, &text);
         let asked_at = self.stage.clock.now().wall;
-        let (machine, third) = tokio::join!(
-            self.world.step_down(second.instance.as_str()),
-            self.acquisition_above(second.token, bound + PATIENCE)
-        );
+        let successor = async {
+            let third = self.acquisition_above(second.token, bound + PATIENCE).await?;
+            let took = third.at.since(asked_at);
+            let text =
+                format!("{} leads {} after the request (bound {})", third.instance, seconds(took), seconds(bound));
+            self.stage.say(Topic::Handover, &text);
+            Some(duration_ms(took))
+        };
+        let (machine, took) = tokio::join!(self.world.step_down(second.instance.as_str()), successor);
         machine?;
-        if let Some(third) = third {
-            times.handover = Some(between_ms(asked_at, third.at));
-            let text = format!(
-                "{} leads {} after the request (bound {})",
-                third.instance,
-                seconds(third.at.since(asked_at)),
-                seconds(bound)
-            );
-            self.stage.say(Topic::Takeover, &text);
-        }
+        times.handover = took;
         Ok(())
     }
 

@@ -164,7 +164,7 @@ fn bound(broken: &mut Vec<String>, what: &str, took_ms: Option<u64>, bound_ms: u
     match took_ms {
         None => broken.push(format!("{what}: nobody took the lease in time (the bound is {bound_ms}ms)")),
         Some(took_ms) if took_ms > bound_ms => {
-            broken.push(format!("{what}: took {took_ms}ms, the bound is {bound_ms}ms"))
+            broken.push(format!("{what}: took {took_ms}ms, the bound is {bound_ms}ms"));
         }
         Some(_) => {}
     }

@@ -5,6 +5,7 @@
 //! counts**, so whoever reads the lines knows, after a `kill -9`, what must not be missing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fencepost_local::world::{Counts, Ports, World, WorldEvent, WorldObserver, WorldOptions};
@@ -29,18 +30,20 @@ const FLOW_INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) async fn run(arguments: &WorldArguments, clock: Arc<dyn Clock>) -> Result<(), CommandError> {
     let mut signals = EndSignals::listen()?;
     let start = clock.now().wall;
+    let over = Arc::new(AtomicBool::new(false));
     let (observer, stage): (Arc<dyn WorldObserver>, Stage) = if arguments.json {
         let lines = Arc::new(JsonLines::default());
         (lines.clone(), Stage::Json(lines))
     } else {
         let screen = Arc::new(Screen::new(Target::Stdout, !arguments.no_color));
-        (observer_of(&screen, start), Stage::Timeline { screen, start })
+        (observer_of(&screen, start, &over), Stage::Timeline { screen, start })
     };
     let world = World::start(options(arguments)?, Arc::clone(&clock), observer).await?;
     let outcome = tokio::select! {
         outcome = stage.show(&world, arguments, &*clock) => outcome,
         () = signals.received() => Ok(()),
     };
+    over.store(true, Ordering::Relaxed);
     world.stop().await;
     stage.end(clock.now().wall);
     outcome
@@ -65,9 +68,13 @@ fn options(arguments: &WorldArguments) -> Result<WorldOptions, CommandError> {
     })
 }
 
-fn observer_of(screen: &Arc<Screen>, start: Timestamp) -> Arc<dyn WorldObserver> {
-    let screen = Arc::clone(screen);
+fn observer_of(screen: &Arc<Screen>, start: Timestamp, over: &Arc<AtomicBool>) -> Arc<dyn WorldObserver> {
+    let (screen, over) = (Arc::clone(screen), Arc::clone(over));
     Arc::new(move |at: Timestamp, event: &WorldEvent| {
+        // The end of the world kills the instances; nobody asked for that.
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
         if let Some((topic, text)) = timeline::describe(event) {
             screen.line(&timeline::line(start, at, topic, &text));
         }
