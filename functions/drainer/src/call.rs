@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fencepost_protocol::drain::{CallTerms, DrainAnswer, DrainRequest, NotPermitted, Permit, ShardState, Stop, permit};
+use fencepost_protocol::ids::Shard;
 use fencepost_protocol::lease::LeaseRecord;
 use fencepost_protocol::outbox::Slot;
 use fencepost_protocol::time::{Reading, Timestamp};
@@ -20,8 +21,11 @@ use crate::measure::Measures;
 const PAGES_AT_ONCE: usize = 4;
 /// A lease read longer ago than this is read again before a page.
 const LEASE_READ_AGE_MAX: Duration = Duration::from_secs(1);
-/// What a page needs beyond its claim budget and its sends: its commits and its hand-backs.
-const PAGE_REST: Duration = Duration::from_secs(1);
+/// What a page needs beyond its claim budget and its sends: its commits and its hand-backs. The rule for `drainer_limit`
+/// leaves 2s beside those two, of which the runtime keeps one for itself.
+const PAGE_REST: Duration = Duration::from_millis(500);
+/// How soon a pass is repeated where no stream wakes the drainer.
+const AGAIN_WITHOUT_STREAM_SECS: u64 = 2;
 
 /// An event for the bus, source `fencepost`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -74,13 +78,37 @@ impl DrainerFunction {
             shards.push(shard);
             measures.merge(measured);
         }
-        let answer = DrainAnswer::of(terms, shards);
+        let mut answer = DrainAnswer::of(terms, shards, self.clock.now().wall);
+        if !self.has_stream && answer.done && answer.leading {
+            let soon = answer.again_after_seconds.unwrap_or(AGAIN_WITHOUT_STREAM_SECS);
+            answer.again_after_seconds = Some(soon.min(AGAIN_WITHOUT_STREAM_SECS));
+        }
         if let Some(stop) = &answer.stopped_by {
             tracing::info!(token = leave.permit.token().get(), stop, "drain stopped");
         }
         let took = self.clock.now().monotonic.saturating_sub(started.monotonic);
         self.metrics.emit(&measures.values(&answer, from_the_head, took));
         Ok(self.reply(answer, measures.events(&self.lease, &self.me)))
+    }
+
+    /// Drains the shards that a stream named, and as long as time allows what such a pass left behind: no further record
+    /// of the stream may come to wake this function for them.
+    pub(crate) async fn wake(&self, shards: Vec<Shard>, limit: &Limit) -> Result<(), FunctionError> {
+        let mut request = DrainRequest::scheduled(shards.clone());
+        loop {
+            let DrainReply { answer, .. } = self.drain(request, limit).await?;
+            request = DrainRequest { cursor: answer.cursor, ..DrainRequest::scheduled(shards.clone()) };
+            if answer.done {
+                let Some(pause) = answer.again_after_seconds.map(Duration::from_secs) else { return Ok(()) };
+                if limit.remaining(self.clock.now()) < pause + self.page_time() {
+                    return Ok(());
+                }
+                self.clock.sleep(pause).await;
+            }
+            if !self.has_time_for_a_page(limit) {
+                return Ok(());
+            }
+        }
     }
 
     fn reply(&self, answer: DrainAnswer, events: Vec<Event>) -> DrainReply {
@@ -136,8 +164,11 @@ impl DrainerFunction {
     }
 
     fn has_time_for_a_page(&self, limit: &Limit) -> bool {
-        let timing = &self.policy.timing;
-        limit.remaining(self.clock.now()) >= timing.claim_budget + timing.send_timeout + PAGE_REST
+        limit.remaining(self.clock.now()) >= self.page_time()
+    }
+
+    fn page_time(&self) -> Duration {
+        self.policy.timing.claim_budget + self.policy.timing.send_timeout + PAGE_REST
     }
 }
 

@@ -17,7 +17,7 @@ mod request;
 
 use std::sync::Arc;
 
-use fencepost_protocol::drain::{DrainPolicy, DrainRequest};
+use fencepost_protocol::drain::DrainPolicy;
 use fencepost_protocol::ids::{Identity, LeaseName, Malformed};
 use fencepost_runtime::clock::Clock;
 use fencepost_runtime::failure::FunctionError;
@@ -101,7 +101,7 @@ impl DrainerFunction {
             Request::Redrive(request) => serde_json::to_value(self.redrive(request, limit).await?),
             Request::Wake(shards) => {
                 if !shards.is_empty() {
-                    self.drain(DrainRequest::scheduled(shards), limit).await?;
+                    self.wake(shards, limit).await?;
                 }
                 Ok(json!({}))
             }

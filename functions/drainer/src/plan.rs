@@ -1,8 +1,6 @@
 //! What a workflow begins with: which shards there are, and whether this instance leads. An instance that does not lead
 //! measures how old the backlog is, so that an alarm rings also where nobody drains.
 
-use std::time::Duration;
-
 use fencepost_protocol::drain::{DrainPlan, DrainRequest, ShardGroup, permit, plan, shard_groups};
 use fencepost_protocol::ids::Shard;
 use fencepost_protocol::outbox::Slot;
@@ -19,8 +17,6 @@ const HEADS_AT_ONCE: usize = 16;
 
 /// Groups that a workflow gets at most: an inline map runs 40 side by side, and a later one would start late.
 const GROUPS_MAX: usize = 40;
-/// How soon a drain looks again where no stream wakes it.
-const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// The answer to `plan`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,8 +26,6 @@ pub struct PlanReply {
     pub plan: DrainPlan,
     /// This function's own time limit, rounded up: the workflow begins no call that could end after its own.
     pub drainer_limit_seconds: u64,
-    /// How soon to look again inside one run; null where a stream wakes the drainer.
-    pub again_after_seconds: Option<u64>,
     /// The wall clock when it was made.
     pub now_ms: Timestamp,
 }
@@ -70,7 +64,6 @@ impl DrainerFunction {
         Ok(PlanReply {
             plan: plan(token, groups, self.policy.timing.stale_claim_duration, now.wall),
             drainer_limit_seconds: limit.as_secs() + u64::from(limit.subsec_nanos() > 0),
-            again_after_seconds: (!self.has_stream).then_some(AGAIN_AFTER.as_secs()),
             now_ms: now.wall,
         })
     }

@@ -240,3 +240,28 @@ async fn a_store_that_fails_in_any_call_loses_nothing() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_woken_drainer_comes_back_for_what_its_pass_handed_back() {
+    let harness = Harness::new();
+    let east = leader_with(&harness, 5).await;
+    // The lease is not readable between claim and send: everything goes back, and no new row will wake anybody.
+    harness.faults.set(operation::READ_LEASE, 3, Fault::of(Effect::FailBefore(FailureKind::Unavailable)));
+    let shard = east.outstanding().await[0].key.shard.to_string();
+    let wake = json!({ "Records": [{ "eventSource": "aws:dynamodb", "eventName": "INSERT",
+        "dynamodb": { "Keys": { "shard": { "S": shard }, "position": { "S": "1700000000000#m0000" } } } }] });
+    let limit = east.limit(Duration::from_secs(10));
+    let clock = harness.clock.clone();
+    let time_passes = async {
+        loop {
+            tokio::task::yield_now().await;
+            clock.advance(Duration::from_millis(50));
+        }
+    };
+    tokio::select! {
+        reply = east.drainer.handle(wake, &limit) => assert_eq!(reply.unwrap(), json!({})),
+        () = time_passes => unreachable!("time passes for ever"),
+    }
+    assert_eq!(east.metrics.total(Metric::Committed), 5.0);
+    assert_eq!(harness.queue.accepted().len(), 5);
+}

@@ -13,7 +13,7 @@ fn group(number: usize) -> Value {
 fn plan(groups: usize) -> Value {
     json!({
         "leading": true, "token": 7, "groups": (0..groups).map(group).collect::<Vec<_>>(), "stale_wait_seconds": 35,
-        "drainer_limit_seconds": 30, "until_ms": START_MS + 55_000, "again_after_seconds": null, "cut": "unused",
+        "drainer_limit_seconds": 30, "until_ms": START_MS + 55_000, "cut": "unused",
     })
 }
 
@@ -231,11 +231,12 @@ fn dead_records_are_reported_even_when_the_group_fails_later() {
 }
 
 #[test]
-fn without_a_stream_it_looks_again_until_55_seconds() {
-    let mut plan = plan(1);
-    plan["again_after_seconds"] = json!(10);
-    let ran = drain(plan, |_, number| {
-        output(page(json!({ "unsettled": if number < 3 { json!([unsettled(number)]) } else { json!([]) } })))
+fn a_pass_that_left_rows_behind_is_repeated_until_55_seconds() {
+    let ran = drain(plan(1), |_, number| {
+        output(page(json!({
+            "unsettled": if number < 3 { json!([unsettled(number)]) } else { json!([]) },
+            "again_after_seconds": 10,
+        })))
     });
     let at: Vec<_> = ran.named("drainer drain").iter().map(|call| call.at_ms / 1_000).collect();
     assert_eq!(at, [0, 10, 20, 30, 40, 50]);

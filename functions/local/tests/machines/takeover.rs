@@ -8,7 +8,7 @@ fn plan(groups: usize) -> Value {
     let groups: Vec<_> = (0..groups).map(|number| json!({ "shards": [format!("telemetry#{number:04}")] })).collect();
     json!({
         "leading": true, "token": 7, "groups": groups, "stale_wait_seconds": 35, "drainer_limit_seconds": 30,
-        "until_ms": START_MS + 55_000, "again_after_seconds": null, "cut": "unused",
+        "until_ms": START_MS + 55_000, "cut": "unused",
     })
 }
 

@@ -78,6 +78,7 @@ enum Verdict {
     Take { settled: bool },
     Alone,
     Unsettled(ClaimId),
+    NotDue(Timestamp),
     Leave,
 }
 
@@ -121,6 +122,9 @@ impl Chooser<'_> {
                 notes.counts.skipped += 1;
                 notes.blocked.block(row.ordering_key());
                 match other {
+                    Verdict::NotDue(at) => {
+                        state.due_at = [state.due_at, Some(at)].into_iter().flatten().min();
+                    }
                     Verdict::Alone => {
                         let claim = row.claim().cloned();
                         state.alone.push(Alone { key: row.key, claim });
@@ -145,8 +149,10 @@ impl Chooser<'_> {
         }
         let is_the_lone_one = self.terms.alone.as_ref().is_some_and(|alone| alone.key == row.key);
         let settled = match &row.status {
-            Status::Pending if self.is_due(row) => false,
-            Status::Pending => return Verdict::Leave,
+            Status::Pending => match self.due_later(row) {
+                None => false,
+                Some(at) => return Verdict::NotDue(at),
+            },
             Status::Claimed(claim) if self.is_settled(&row.key, claim) => true,
             Status::Claimed(claim) => return Verdict::Unsettled(claim.clone()),
         };
@@ -164,11 +170,11 @@ impl Chooser<'_> {
         }
     }
 
-    /// A back-off never reaches further than its cap, so a later `not_before` was written by a clock far ahead of this one
-    /// and must not hold the row.
-    fn is_due(&self, row: &OutboxRow) -> bool {
+    /// When the row is due, where that is later than now. A back-off never reaches further than its cap, so a later
+    /// `not_before` was written by a clock far ahead of this one and must not hold the row.
+    fn due_later(&self, row: &OutboxRow) -> Option<Timestamp> {
         let furthest = self.now.plus(self.policy.backoff_max).plus(self.policy.timing.clock_margin);
-        row.not_before.is_none_or(|at| at <= self.now || at > furthest)
+        row.not_before.filter(|at| *at > self.now && *at <= furthest)
     }
 
     fn is_settled(&self, key: &RowKey, claim: &ClaimId) -> bool {

@@ -4,13 +4,14 @@
 //! of every shard and knows nothing of earlier passes, so nothing is blocked or forgotten for longer than a pass.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::drain::{BlockedKeys, Counts, DrainPolicy, Notes, Stop};
 use crate::ids::{ClaimId, FencingToken, Identity, Malformed, MessageId, Position, RowKey, Shard, Stamp};
 use crate::limits;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, duration_ms};
 
 /// The upper end of a takeover: a position between all rows received up to a moment and all later ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -127,6 +128,8 @@ pub struct Cursor {
     unsettled: Vec<Unsettled>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     alone: Vec<Alone>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    again_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,6 +153,7 @@ pub struct CallTerms {
     pub(crate) alone: Option<Alone>,
     carried_unsettled: Vec<Unsettled>,
     carried_alone: Vec<Alone>,
+    carried_again_at: Option<Timestamp>,
 }
 
 /// How far a pass has come in one shard.
@@ -168,6 +172,8 @@ pub struct ShardState {
     pub(crate) blocked: BlockedKeys,
     pub(crate) unsettled: Vec<Unsettled>,
     pub(crate) alone: Vec<Alone>,
+    /// When a row that this call saw and left is due.
+    pub(crate) due_at: Option<Timestamp>,
 }
 
 impl ShardState {
@@ -178,6 +184,15 @@ impl ShardState {
         self.blocked = notes.blocked;
         if self.stop.as_ref().is_none_or(|stop| !stop.ends_call()) {
             self.stop = notes.stop;
+        }
+    }
+
+    /// For how long a new pass should be put off that takes what this one has left, where it has left any.
+    fn pause_before_next_pass(&self) -> Option<Duration> {
+        match &self.stop {
+            Some(Stop::Queue(_) | Stop::Store(_)) => Some(AGAIN_AFTER_FAILURE),
+            Some(_) => Some(AGAIN_SOON),
+            None => (self.counts.handed_back > 0).then_some(AGAIN_SOON),
         }
     }
 
@@ -229,6 +244,7 @@ impl DrainRequest {
             alone: self.alone,
             carried_unsettled: cursor.unsettled,
             carried_alone: cursor.alone,
+            carried_again_at: cursor.again_at,
         };
         Ok((terms, shards))
     }
@@ -245,6 +261,7 @@ impl ShardState {
             blocked,
             unsettled: Vec::new(),
             alone: Vec::new(),
+            due_at: None,
         }
     }
 
@@ -284,7 +301,15 @@ pub struct DrainAnswer {
     pub counts: Counts,
     /// Why it ended before the end of its shards: the stable name of a [`Stop`].
     pub stopped_by: Option<String>,
+    /// A pass that is done has left rows behind which a new pass could take after so many seconds: handed back, in
+    /// back-off, or not reached. `None`: nothing is known to wait, or the pass goes on by its cursor.
+    pub again_after_seconds: Option<u64>,
 }
+
+/// How soon a pass that left due rows behind begins anew.
+const AGAIN_SOON: Duration = Duration::from_secs(1);
+/// And where the queue or the store failed: each try claims a page of every shard and hands it back, which is paid for.
+const AGAIN_AFTER_FAILURE: Duration = Duration::from_secs(10);
 
 impl DrainAnswer {
     /// The answer of a call that was refused before its first page.
@@ -297,16 +322,20 @@ impl DrainAnswer {
             alone: Vec::new(),
             counts: Counts::default(),
             stopped_by: Some("not_permitted".to_owned()),
+            again_after_seconds: None,
         }
     }
 
-    /// Sums a call up. Work that a [`Stop`] ended is done for this run: the next scheduled one begins anew.
-    pub fn of(terms: CallTerms, shards: Vec<ShardState>) -> Self {
+    /// Sums a call up at `now`. Work that a [`Stop`] ended is done for this pass: the next one begins anew.
+    pub fn of(terms: CallTerms, shards: Vec<ShardState>, now: Timestamp) -> Self {
         let mut counts = Counts::default();
         let mut unsettled = terms.carried_unsettled;
         let mut alone = terms.carried_alone;
         let mut stop: Option<Stop> = None;
+        let mut again_at = terms.carried_again_at;
         for shard in &shards {
+            let left = shard.pause_before_next_pass().map(|pause| now.plus(pause));
+            again_at = [again_at, left, shard.due_at].into_iter().flatten().min();
             counts.add(&shard.counts);
             unsettled.extend(shard.unsettled.iter().cloned());
             alone.extend(shard.alone.iter().cloned());
@@ -333,15 +362,19 @@ impl DrainAnswer {
                 .collect(),
             unsettled: unsettled.clone(),
             alone: alone.clone(),
+            again_at,
         });
+        let leading = !stop.as_ref().is_some_and(Stop::ends_leading);
+        let wait = again_at.filter(|_| done && leading).map(|at| at.since(now).max(AGAIN_SOON));
         Self {
             done,
-            leading: !stop.as_ref().is_some_and(Stop::ends_leading),
+            leading,
             cursor,
             unsettled,
             alone,
             counts,
             stopped_by: stop.map(|stop| stop.as_str().to_owned()),
+            again_after_seconds: wait.map(|wait| duration_ms(wait).div_ceil(1000)),
         }
     }
 }

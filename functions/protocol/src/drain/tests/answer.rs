@@ -11,7 +11,7 @@ fn a_call_goes_on_where_the_last_one_ended() {
     let (_, notes) = choose(&mut shards[0], &terms, &permit, rows, Some(next.clone()), &claim_id("p1"), reading(0));
     shards[0].absorb(notes);
     shards[1].done = true;
-    let answer = DrainAnswer::of(terms, shards);
+    let answer = DrainAnswer::of(terms, shards, at(0));
     assert!(!answer.done && answer.leading && answer.stopped_by.is_none());
     assert_eq!(answer.unsettled.len(), 1);
     let json = serde_json::to_value(&answer).unwrap();
@@ -29,7 +29,7 @@ fn a_call_goes_on_where_the_last_one_ended() {
     let (choice, notes) = choose(&mut shards[0], &terms, &permit, rows, None, &claim_id("p2"), reading(0));
     assert_eq!(chosen(&choice), ["b1"], "a stays blocked for the whole pass");
     shards[0].absorb(notes);
-    let answer = DrainAnswer::of(terms, shards);
+    let answer = DrainAnswer::of(terms, shards, at(0));
     assert!(answer.done && answer.cursor.is_none());
     assert_eq!(answer.unsettled.len(), 1, "the last answer tells of the whole pass");
 }
@@ -50,10 +50,31 @@ fn a_stop_ends_the_run_and_says_whether_it_leads() {
             page.stop_for(stop);
         }
         state.absorb(page);
-        let answer = DrainAnswer::of(terms, vec![state]);
+        let answer = DrainAnswer::of(terms, vec![state], at(0));
         assert_eq!((answer.done, answer.leading), (done, leading), "{stop:?}");
         assert_eq!(answer.stopped_by.is_some(), done, "{stop:?}");
     }
+}
+
+#[test]
+fn a_pass_that_left_rows_behind_says_when_to_come_again() {
+    let again = |rows: &[OutboxRow], after: fn(&mut Notes)| {
+        let (terms, mut state) = start(false);
+        let permit = permit_of(&terms, 7);
+        let (_, mut page) = choose(&mut state, &terms, &permit, slots(rows), None, &claim_id("p1"), reading(0));
+        after(&mut page);
+        state.absorb(page);
+        DrainAnswer::of(terms, vec![state], at(0)).again_after_seconds
+    };
+    let not_due = |ms: u64| OutboxRow { not_before: Some(at(0).plus(Duration::from_millis(ms))), ..row("a", 60, "a1") };
+    assert_eq!(again(&[row("a", 60, "a1")], |_| ()), None, "all of it was taken");
+    assert_eq!(again(&[not_due(20_300), not_due(90_000)], |_| ()), Some(21), "when the first is due");
+    assert_eq!(again(&[not_due(10)], |_| ()), Some(1));
+    assert_eq!(again(&[claimed_by(row("a", 60, "a1"), "other", 6)], |_| ()), None, "its wait is another one");
+    assert_eq!(again(&[], |page| page.counts.handed_back = 3), Some(1));
+    assert_eq!(again(&[], |page| page.stop_for(Stop::BudgetSpent)), Some(1));
+    assert_eq!(again(&[], |page| page.stop_for(Stop::Queue(crate::failure::FailureKind::Throttled))), Some(10));
+    assert_eq!(again(&[], |page| page.stop_for(Stop::FormerHolder)), None, "not by this instance");
 }
 
 #[test]
@@ -77,7 +98,7 @@ fn a_request_that_contradicts_itself_is_refused_by_field() {
     let lone = Alone { key: RowKey { shard: shard(5), ..row("a", 60, "a1").key }, claim: None };
     assert_eq!(refused(DrainRequest { alone: Some(lone), ..request(Mode::Scheduled) }), "alone.shard");
     let (terms, state) = start(false);
-    let cursor = DrainAnswer::of(terms, vec![state]).cursor;
+    let cursor = DrainAnswer::of(terms, vec![state], at(0)).cursor;
     assert_eq!(refused(DrainRequest { cursor, ..DrainRequest::scheduled(vec![shard(3)]) }), "cursor");
     for bad in ["1767225600000", "1767225600000#", "17672256000000#~", "x#~"] {
         assert_eq!(Cut::try_from(bad.to_owned()).unwrap_err().field, "mode.cut", "{bad}");
