@@ -250,7 +250,7 @@ async fn a_woken_drainer_comes_back_for_what_its_pass_handed_back() {
     let shard = east.outstanding().await[0].key.shard.to_string();
     let wake = json!({ "Records": [{ "eventSource": "aws:dynamodb", "eventName": "INSERT",
         "dynamodb": { "Keys": { "shard": { "S": shard }, "position": { "S": "1700000000000#m0000" } } } }] });
-    let limit = east.limit(Duration::from_secs(10));
+    let limit = east.limit(Duration::from_secs(30));
     let clock = harness.clock.clone();
     let time_passes = async {
         loop {

@@ -186,9 +186,13 @@ impl Stop {
         !matches!(self, Stop::BudgetSpent)
     }
 
-    /// Does it mean that this instance does not lead?
+    /// Does it mean that this instance does not lead? A lease that could not be read means only that nobody knows.
     pub const fn ends_leading(&self) -> bool {
-        matches!(self, Stop::NotPermitted(_) | Stop::FormerHolder | Stop::TokenRegression { .. })
+        match self {
+            Stop::NotPermitted(reason) => !matches!(reason, NotPermitted::Unreadable(_)),
+            Stop::FormerHolder | Stop::TokenRegression { .. } => true,
+            Stop::TooLate | Stop::BudgetSpent | Stop::Queue(_) | Stop::Store(_) => false,
+        }
     }
 }
 

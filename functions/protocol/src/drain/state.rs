@@ -190,7 +190,7 @@ impl ShardState {
     /// For how long a new pass should be put off that takes what this one has left, where it has left any.
     fn pause_before_next_pass(&self) -> Option<Duration> {
         match &self.stop {
-            Some(Stop::Queue(_) | Stop::Store(_)) => Some(AGAIN_AFTER_FAILURE),
+            Some(Stop::Queue(_) | Stop::Store(_) | Stop::NotPermitted(_)) => Some(AGAIN_AFTER_FAILURE),
             Some(_) => Some(AGAIN_SOON),
             None => (self.counts.handed_back > 0).then_some(AGAIN_SOON),
         }
