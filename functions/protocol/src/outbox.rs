@@ -95,6 +95,26 @@ pub struct OutboxRow {
 }
 
 impl OutboxRow {
+    /// A row that nobody has touched: pending, stamped with no token, of no known client.
+    pub fn pending(key: RowKey, payload: Vec<u8>, topic: String, origin: InstanceName) -> Self {
+        Self {
+            key,
+            payload,
+            topic,
+            client_id: None,
+            device_message_id: None,
+            stamp: Stamp::NONE,
+            status: Status::Pending,
+            attempts: 0,
+            stale: 0,
+            first_attempt_at: None,
+            not_before: None,
+            last_error: None,
+            redriven: 0,
+            origin,
+        }
+    }
+
     /// The message's id.
     pub fn id(&self) -> &MessageId {
         self.key.position.id()

@@ -1,5 +1,7 @@
 //! The three handlers over the memory stores: each step of the protocol, each fault of each call, and what it costs.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 mod costs;
 mod drainer;
 mod drainer_faults;

@@ -1,28 +1,21 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ids::{InstanceName, LeaseName, MessageId, Position, RowKey, Shard, Stamp};
+use crate::ids::{InstanceName, LeaseName, MessageId, Position, RowKey, Shard};
 use crate::limits;
-use crate::outbox::Status;
 use crate::time::Timestamp;
 
 fn row(payload: &[u8], topic: &str, client: Option<&str>, device_id: Option<&str>) -> OutboxRow {
     let position = Position::new(Timestamp::from_ms(1_767_225_600_123), MessageId::new("m-1").unwrap()).unwrap();
     OutboxRow {
-        key: RowKey { shard: Shard::new(LeaseName::new("telemetry").unwrap(), 0).unwrap(), position },
-        payload: payload.to_vec(),
-        topic: topic.to_owned(),
         client_id: client.map(str::to_owned),
         device_message_id: device_id.map(str::to_owned),
-        stamp: Stamp::NONE,
-        status: Status::Pending,
-        attempts: 0,
-        stale: 0,
-        first_attempt_at: None,
-        not_before: None,
-        last_error: None,
-        redriven: 0,
-        origin: InstanceName::new("east").unwrap(),
+        ..OutboxRow::pending(
+            RowKey { shard: Shard::new(LeaseName::new("telemetry").unwrap(), 0).unwrap(), position },
+            payload.to_vec(),
+            topic.to_owned(),
+            InstanceName::new("east").unwrap(),
+        )
     }
 }
 

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::time::Timestamp;
 
 fn lease() -> LeaseName {
     LeaseName::new("telemetry").unwrap()

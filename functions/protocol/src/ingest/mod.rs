@@ -13,7 +13,7 @@ mod fields;
 use crate::ids::{InstanceName, LeaseName, Malformed, MessageId, PayloadDigest, Position, RowKey, Shard, Stamp};
 use crate::lease::LeaseRecord;
 use crate::limits;
-use crate::outbox::{OutboxRow, Slot, Status, ordering_key};
+use crate::outbox::{OutboxRow, Slot, ordering_key};
 use crate::time::Timestamp;
 
 pub use event::{BatchRecord, Event, parse};
@@ -61,20 +61,10 @@ pub fn decide(message: Message, terms: &IngestTerms, stamp: Stamp, now: Timestam
     let shard = Shard::of_key(&terms.lease, ordering_key(message.client_id.as_deref(), &message.topic), terms.shards);
     let position = Position::new(message.received_at.unwrap_or(now), message.id)?;
     Ok(OutboxRow {
-        key: RowKey { shard, position },
-        payload: message.payload,
-        topic: message.topic,
         client_id: message.client_id,
         device_message_id: message.device_message_id,
         stamp,
-        status: Status::Pending,
-        attempts: 0,
-        stale: 0,
-        first_attempt_at: None,
-        not_before: None,
-        last_error: None,
-        redriven: 0,
-        origin: terms.origin.clone(),
+        ..OutboxRow::pending(RowKey { shard, position }, message.payload, message.topic, terms.origin.clone())
     })
 }
 

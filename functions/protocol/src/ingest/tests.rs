@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::ids::{FencingToken, Identity, StackId};
 use crate::outbox::Damage;
+use crate::outbox::Status;
 
 const NOW_MS: u64 = 1_767_225_700_000;
 

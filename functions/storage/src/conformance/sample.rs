@@ -63,20 +63,13 @@ impl World {
     pub(super) fn row(&self, n: u64) -> Outcome<OutboxRow> {
         let position = Position::new(Timestamp::from_ms(START_MS + n), self.id(n)?)?;
         Ok(OutboxRow {
-            key: RowKey { shard: self.shard(0)?, position },
-            payload: format!("payload {n}").into_bytes(),
-            topic: "telemetry/line/1".to_owned(),
             client_id: Some("device-1".to_owned()),
-            device_message_id: None,
-            stamp: Stamp::NONE,
-            status: Status::Pending,
-            attempts: 0,
-            stale: 0,
-            first_attempt_at: None,
-            not_before: None,
-            last_error: None,
-            redriven: 0,
-            origin: InstanceName::new("east")?,
+            ..OutboxRow::pending(
+                RowKey { shard: self.shard(0)?, position },
+                format!("payload {n}").into_bytes(),
+                "telemetry/line/1".to_owned(),
+                InstanceName::new("east")?,
+            )
         })
     }
 

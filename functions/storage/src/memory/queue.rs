@@ -109,7 +109,11 @@ impl Queue for MemoryQueue {
                     _ => entry_fault(self.kind, entry),
                 };
                 if let Some((code, message)) = refusal {
-                    reply.refused.push(QueueRefusal { entry_id: entry.entry_id.clone(), code: code.to_owned(), message });
+                    reply.refused.push(QueueRefusal {
+                        entry_id: entry.entry_id.clone(),
+                        code: code.to_owned(),
+                        message,
+                    });
                     continue;
                 }
                 if fault != Some(&EntryFault::Lose) {

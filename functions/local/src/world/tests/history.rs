@@ -1,9 +1,9 @@
 //! The history judges by what the stream says became true, and finds what it must find.
 
 use fencepost_protocol::ids::{
-    FencingToken, InstanceName, LeaseName, MessageId, PayloadDigest, Position, RowKey, Shard, Stamp,
+    FencingToken, InstanceName, LeaseName, MessageId, PayloadDigest, Position, RowKey, Shard,
 };
-use fencepost_protocol::outbox::{OutboxRow, Status};
+use fencepost_protocol::outbox::OutboxRow;
 use fencepost_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -17,22 +17,12 @@ fn lease() -> LeaseName {
 
 fn row(id: &str) -> OutboxRow {
     let position = Position::new(NOW, MessageId::new(id).unwrap()).unwrap();
-    OutboxRow {
-        key: RowKey { shard: Shard::new(lease(), 0).unwrap(), position },
-        payload: b"payload".to_vec(),
-        topic: "telemetry/pump".to_owned(),
-        client_id: None,
-        device_message_id: None,
-        stamp: Stamp::NONE,
-        status: Status::Pending,
-        attempts: 0,
-        stale: 0,
-        first_attempt_at: None,
-        not_before: None,
-        last_error: None,
-        redriven: 0,
-        origin: InstanceName::new("east").unwrap(),
-    }
+    OutboxRow::pending(
+        RowKey { shard: Shard::new(lease(), 0).unwrap(), position },
+        b"payload".to_vec(),
+        "telemetry/pump".to_owned(),
+        InstanceName::new("east").unwrap(),
+    )
 }
 
 fn change(kind: &str, row: &OutboxRow) -> Value {

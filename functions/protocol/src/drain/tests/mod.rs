@@ -98,20 +98,13 @@ fn permit_of(terms: &CallTerms, number: u64) -> Permit {
 fn row(client: &str, ms_before: u64, id: &str) -> OutboxRow {
     let position = Position::new(Timestamp::from_ms(START_MS - ms_before), MessageId::new(id).unwrap()).unwrap();
     OutboxRow {
-        key: RowKey { shard: shard(0), position },
-        payload: id.as_bytes().to_vec(),
-        topic: "telemetry/x".to_owned(),
         client_id: Some(client.to_owned()),
-        device_message_id: None,
-        stamp: Stamp::NONE,
-        status: Status::Pending,
-        attempts: 0,
-        stale: 0,
-        first_attempt_at: None,
-        not_before: None,
-        last_error: None,
-        redriven: 0,
-        origin: InstanceName::new("east").unwrap(),
+        ..OutboxRow::pending(
+            RowKey { shard: shard(0), position },
+            id.as_bytes().to_vec(),
+            "telemetry/x".to_owned(),
+            InstanceName::new("east").unwrap(),
+        )
     }
 }
 

@@ -8,7 +8,7 @@ use fencepost_protocol::ids::{
     Stamp,
 };
 use fencepost_protocol::lease::{AcquiredAs, LeaseRecord, LeaseWrite};
-use fencepost_protocol::outbox::{OutboxRow, Status};
+use fencepost_protocol::outbox::OutboxRow;
 use fencepost_protocol::time::Timestamp;
 
 pub(super) fn lease_name() -> LeaseName {
@@ -54,20 +54,14 @@ pub(super) fn row(number: u64, payload: &[u8]) -> OutboxRow {
     let id = MessageId::new(format!("8d1f1c6e-7c1b-4b1e-9d57-{number:012}")).expect("an id");
     let position = Position::new(Timestamp::from_ms(1_700_000_000_000 + number), id).expect("a position");
     OutboxRow {
-        key: RowKey { shard: Shard::new(lease_name(), 0).expect("a shard"), position },
-        payload: payload.to_vec(),
-        topic: "telemetry/device-0001/temperature".to_owned(),
         client_id: Some("device-0001".to_owned()),
-        device_message_id: None,
         stamp: Stamp::from(token(1)),
-        status: Status::Pending,
-        attempts: 0,
-        stale: 0,
-        first_attempt_at: None,
-        not_before: None,
-        last_error: None,
-        redriven: 0,
-        origin: InstanceName::new("eu-west-1").expect("a name"),
+        ..OutboxRow::pending(
+            RowKey { shard: Shard::new(lease_name(), 0).expect("a shard"), position },
+            payload.to_vec(),
+            "telemetry/device-0001/temperature".to_owned(),
+            InstanceName::new("eu-west-1").expect("a name"),
+        )
     }
 }
 

@@ -21,20 +21,14 @@ fn shard() -> Shard {
 fn row(n: u64) -> OutboxRow {
     let id = MessageId::new(format!("3f0c8a52-9b1d-4c7e-8f21-{n:012}")).unwrap();
     OutboxRow {
-        key: RowKey { shard: shard(), position: Position::new(Timestamp::from_ms(1_767_225_600_000 + n), id).unwrap() },
-        payload: vec![7; 512],
-        topic: "telemetry/plant-7/line-12/sensor-0042".to_owned(),
         client_id: Some("device-0042.plant-7.example".to_owned()),
-        device_message_id: None,
         stamp: Stamp::new(1_234).unwrap(),
-        status: Status::Pending,
-        attempts: 0,
-        stale: 0,
-        first_attempt_at: None,
-        not_before: None,
-        last_error: None,
-        redriven: 0,
-        origin: InstanceName::new("ap-southeast-1").unwrap(),
+        ..OutboxRow::pending(
+            RowKey { shard: shard(), position: Position::new(Timestamp::from_ms(1_767_225_600_000 + n), id).unwrap() },
+            vec![7; 512],
+            "telemetry/plant-7/line-12/sensor-0042".to_owned(),
+            InstanceName::new("ap-southeast-1").unwrap(),
+        )
     }
 }
 
