@@ -1,6 +1,8 @@
 //! The suite that every adapter passes, over one machine's world: the SQS adapter against the local queue server, the
 //! DynamoDB adapters against the local table server, each through the real SDK client.
 
+#![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
