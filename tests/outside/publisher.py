@@ -29,6 +29,8 @@ class Device:
         self.name = name
         self.ledger = ledger
         self.digests: dict[int, str] = {}
+        # PUBACKs that came before publish() had returned the message's id.
+        self.early: set[int] = set()
         self.room = threading.Condition()
         self.broken = False
         self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=name, reconnect_on_failure=False)
@@ -40,9 +42,14 @@ class Device:
 
     def _acknowledged(self, _client, _data, message_id, _reason, _properties) -> None:
         with self.room:
-            # The PUBACK can come before publish() has returned the id, but not past this lock.
-            digest = self.digests.pop(message_id)
+            digest = self.digests.pop(message_id, None)
+            if digest is None:
+                self.early.add(message_id)
             self.room.notify_all()
+        if digest is not None:
+            self._note(digest)
+
+    def _note(self, digest: str) -> None:
         with self.ledger.lock:
             self.ledger.acknowledged.add(digest)
 
@@ -52,16 +59,24 @@ class Device:
             self.room.notify_all()
 
     def publish(self, payload: bytes) -> bool:
-        """Publishes as soon as few enough wait for their PUBACK. False: the connection is gone."""
+        """Publishes as soon as few enough wait for their PUBACK. False: the connection is gone. For one thread only."""
         digest = digest_of(payload)
         with self.room:
-            self.room.wait_for(lambda: self.broken or len(self.digests) < IN_FLIGHT_MAX, timeout=60)
+            if not self.room.wait_for(lambda: self.broken or len(self.digests) < IN_FLIGHT_MAX, timeout=60):
+                raise TimeoutError(f"{self.name}: no PUBACK within 60s")
             if self.broken:
                 return False
-            with self.ledger.lock:
-                self.ledger.sent.add(digest)
-            info = self.client.publish(f"telemetry/{self.name}", payload, qos=1)
-            self.digests[info.mid] = digest
+        with self.ledger.lock:
+            self.ledger.sent.add(digest)
+        # Not under our lock: paho calls back under one of its own, which publish() takes too.
+        message_id = self.client.publish(f"telemetry/{self.name}", payload, qos=1).mid
+        with self.room:
+            acknowledged = message_id in self.early
+            self.early.discard(message_id)
+            if not acknowledged:
+                self.digests[message_id] = digest
+        if acknowledged:
+            self._note(digest)
         return True
 
     def wait(self, seconds: float) -> bool:

@@ -54,7 +54,7 @@ pub(crate) struct DemoArguments {
     /// What the payloads are made from; the moments of a run are the machine's own
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// The durations: fast takes under a minute; durable waits for a lease of 300s and takes about seven minutes
+    /// The durations: fast takes under a minute; durable waits for a lease of 300s, so it takes more than five minutes
     #[arg(long, default_value = "fast")]
     pub(crate) profile: ProfileArgument,
     /// Print one JSON object on standard output; the progress goes to standard error

@@ -78,13 +78,15 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// The numbers as one line. Waiting: stored, and neither committed nor dead.
+/// The numbers as one line. Waiting: acknowledged by ingest, and neither committed nor dead. A message that an ingest stored
+/// and died before it could say so counts with its second try, as a duplicate.
 pub(crate) fn flow(counts: &Counts) -> String {
-    let waiting = (counts.ingested + counts.recovered + counts.redriven).saturating_sub(counts.committed + counts.dead);
+    let ingested = counts.ingested + counts.duplicates_ingest + counts.recovered;
+    let waiting = (ingested + counts.redriven).saturating_sub(counts.committed + counts.dead);
     format!(
         "published {:>6}   ingested {:>6}   sent {:>6}   committed {:>6}   waiting {:>6}",
         grouped(counts.published),
-        grouped(counts.ingested + counts.recovered),
+        grouped(ingested),
         grouped(counts.sent),
         grouped(counts.committed),
         grouped(waiting),

@@ -1,5 +1,7 @@
 //! The command as a person meets it: exit codes, messages, one life of `fencepost local`.
 
+#![allow(clippy::expect_used, reason = "a test that cannot start the command has nothing to say")]
+
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
