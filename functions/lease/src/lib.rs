@@ -7,6 +7,8 @@
 //! What must stay out: decisions, environment, AWS types.
 
 mod command;
+mod custom_resource;
+mod entry;
 mod reads;
 mod reply;
 mod request;
@@ -26,6 +28,8 @@ use fencepost_runtime::wiring::{Edge, Stores};
 use fencepost_storage::{LeaseStore, Outbox, Source};
 use serde_json::Value;
 
+pub use custom_resource::CustomResource;
+pub use entry::Entry;
 pub use reply::{Event, StatusReply, StepDownReply, TakeoverStart, TickReply};
 pub use request::Request;
 

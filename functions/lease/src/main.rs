@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use fencepost_lease::LeaseFunction;
+use fencepost_lease::{Entry, LeaseFunction};
 use fencepost_protocol::lease::SourceMode;
 use fencepost_runtime::clock::{Clock, SystemClock};
 use fencepost_runtime::failure::FunctionError;
@@ -17,8 +17,15 @@ fn main() -> ExitCode {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     lambda::start(lambda::serve(
         Arc::clone(&clock),
-        move || build(Arc::clone(&clock)),
-        |function, input, invocation| async move { function.handle(input, &invocation.limit).await },
+        move || {
+            let clock = Arc::clone(&clock);
+            async move {
+                let entry = Entry::new(Arc::clone(&clock), move || build(Arc::clone(&clock)))?;
+                entry.warm_up().await;
+                Ok(entry)
+            }
+        },
+        |entry, input, invocation| async move { entry.handle(input, &invocation.limit).await },
     ))
 }
 

@@ -11,6 +11,7 @@
 //! get out: a type of an AWS crate.
 
 mod call;
+pub mod callback;
 mod clients;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod costs;
+mod custom_resource;
 mod drainer;
 mod drainer_faults;
 mod ingest;

@@ -21,6 +21,11 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// The request line and the headers.
+    pub(crate) fn head(&self) -> String {
+        String::from_utf8_lossy(&self.raw[..self.body_at]).into_owned()
+    }
+
     /// The body as JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.raw[self.body_at..]).unwrap_or(serde_json::Value::Null)
