@@ -1,16 +1,19 @@
 //! One drain call: shards side by side, each page by page, until they are done, something says stop, or time runs out.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use fencepost_protocol::drain::{CallTerms, DrainAnswer, DrainRequest, NotPermitted, Permit, ShardState, Stop, permit};
+use fencepost_protocol::drain::{
+    CallTerms, DrainAnswer, DrainRequest, Mode, NotPermitted, Permit, ShardState, Stop, permit,
+};
 use fencepost_protocol::ids::Shard;
 use fencepost_protocol::lease::LeaseRecord;
 use fencepost_protocol::outbox::Slot;
-use fencepost_protocol::time::{Reading, Timestamp};
+use fencepost_protocol::time::Reading;
 use fencepost_runtime::failure::FunctionError;
 use fencepost_runtime::lambda::Limit;
 use fencepost_storage::StoreError;
-use futures::stream::{self, StreamExt as _};
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -44,8 +47,22 @@ pub struct DrainReply {
     pub answer: DrainAnswer,
     /// Events to put on the bus.
     pub events: Vec<Event>,
-    /// The wall clock when it ended.
-    pub now_ms: Timestamp,
+}
+
+/// Who asked for a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// A workflow, for a whole group of shards.
+    Workflow,
+    /// The stream, for the shards that it named.
+    Stream,
+}
+
+/// A shard on its way through a call.
+struct Lane {
+    shard: ShardState,
+    leave: Leave,
+    measures: Measures,
 }
 
 /// A permit and when its lease was read.
@@ -56,28 +73,28 @@ pub(crate) struct Leave {
 }
 
 impl DrainerFunction {
-    pub(crate) async fn drain(&self, request: DrainRequest, limit: &Limit) -> Result<DrainReply, FunctionError> {
+    pub(crate) async fn drain(
+        &self,
+        request: DrainRequest,
+        limit: &Limit,
+        caller: Caller,
+    ) -> Result<DrainReply, FunctionError> {
         let started = self.clock.now();
-        let from_the_head = request.cursor.is_none() && request.alone.is_none();
+        let whole_backlog = caller == Caller::Workflow
+            && request.mode == Mode::Scheduled
+            && request.cursor.is_none()
+            && request.alone.is_none();
         let (terms, shards) = request.start(self.me.clone(), self.policy)?;
         let leave = match self.leave(&terms).await? {
             Ok(leave) => leave,
             Err(reason) => {
                 tracing::debug!(%reason, "not draining");
-                return Ok(self.reply(DrainAnswer::refused(), Vec::new()));
+                return Ok(DrainReply { answer: DrainAnswer::refused(), events: Vec::new() });
             }
         };
-        let (terms_ref, mut measures) = (&terms, Measures::default());
-        let results: Vec<(ShardState, Measures)> = stream::iter(shards)
-            .map(|shard| self.drain_shard(terms_ref, shard, leave, limit))
-            .buffered(PAGES_AT_ONCE)
-            .collect()
-            .await;
-        let mut shards = Vec::with_capacity(results.len());
-        for (shard, measured) in results {
-            shards.push(shard);
-            measures.merge(measured);
-        }
+        let lanes = shards.into_iter().map(|shard| Lane { shard, leave, measures: Measures::default() }).collect();
+        let (shards, measures) = self.drain_lanes(&terms, lanes, limit).await;
+        let shard_count = whole_backlog.then_some(shards.len());
         let mut answer = DrainAnswer::of(terms, shards, self.clock.now().wall);
         if !self.has_stream && answer.done && answer.leading {
             let soon = answer.again_after_seconds.unwrap_or(AGAIN_WITHOUT_STREAM_SECS);
@@ -87,8 +104,35 @@ impl DrainerFunction {
             tracing::info!(token = leave.permit.token().get(), stop, "drain stopped");
         }
         let took = self.clock.now().monotonic.saturating_sub(started.monotonic);
-        self.metrics.emit(&measures.values(&answer, from_the_head, took));
-        Ok(self.reply(answer, measures.events(&self.lease, &self.me)))
+        self.metrics.emit(&measures.values(&answer, shard_count, took));
+        Ok(DrainReply { answer, events: measures.events(&self.lease, &self.me) })
+    }
+
+    /// A page of each shard in turn, a few at a time: no shard waits for another's end.
+    async fn drain_lanes(
+        &self,
+        terms: &CallTerms,
+        mut waiting: VecDeque<Lane>,
+        limit: &Limit,
+    ) -> (Vec<ShardState>, Measures) {
+        let mut running = FuturesUnordered::new();
+        let (mut shards, mut measures) = (Vec::with_capacity(waiting.len()), Measures::default());
+        loop {
+            while running.len() < PAGES_AT_ONCE
+                && let Some(lane) = waiting.pop_front()
+            {
+                if lane.shard.goes_on() && self.has_time_for_a_page(limit) {
+                    running.push(self.next_page(terms, lane, limit));
+                } else {
+                    shards.push(lane.shard);
+                    measures.merge(lane.measures);
+                }
+            }
+            match running.next().await {
+                Some(lane) => waiting.push_back(lane),
+                None => return (shards, measures),
+            }
+        }
     }
 
     /// Drains the shards that a stream named, and as long as time allows what such a pass left behind: no further record
@@ -96,7 +140,7 @@ impl DrainerFunction {
     pub(crate) async fn wake(&self, shards: Vec<Shard>, limit: &Limit) -> Result<(), FunctionError> {
         let mut request = DrainRequest::scheduled(shards.clone());
         loop {
-            let DrainReply { answer, .. } = self.drain(request, limit).await?;
+            let DrainReply { answer, .. } = self.drain(request, limit, Caller::Stream).await?;
             request = DrainRequest { cursor: answer.cursor, ..DrainRequest::scheduled(shards.clone()) };
             if answer.done {
                 let Some(pause) = answer.again_after_seconds.map(Duration::from_secs) else { return Ok(()) };
@@ -111,10 +155,6 @@ impl DrainerFunction {
         }
     }
 
-    fn reply(&self, answer: DrainAnswer, events: Vec<Event>) -> DrainReply {
-        DrainReply { answer, events, now_ms: self.clock.now().wall }
-    }
-
     /// Reads the lease and asks for a permit. What cannot be read or does not decode is an error for the workflow to retry.
     async fn leave(&self, terms: &CallTerms) -> Result<Result<Leave, NotPermitted>, FunctionError> {
         let lease = self.leases.read_lease(&self.lease).await?;
@@ -125,45 +165,38 @@ impl DrainerFunction {
         Ok(permit(Ok(&lease), terms, now).map(|permit| Leave { permit, read_at: now }))
     }
 
-    async fn drain_shard(
-        &self,
-        terms: &CallTerms,
-        mut shard: ShardState,
-        mut leave: Leave,
-        limit: &Limit,
-    ) -> (ShardState, Measures) {
-        let mut measures = Measures::default();
-        while shard.goes_on() && self.has_time_for_a_page(limit) {
-            let now = self.clock.now();
-            if now.monotonic.saturating_sub(leave.read_at.monotonic) >= LEASE_READ_AGE_MAX {
-                let lease = self.leases.read_lease(&self.lease).await;
-                let now = self.clock.now();
-                match permit(lease_kind(&lease), terms, now) {
-                    // Work of one call stays under one token.
-                    Ok(permit) if permit.token() == leave.permit.token() => leave = Leave { permit, read_at: now },
-                    Ok(permit) => {
-                        shard.stop = Some(Stop::NotPermitted(NotPermitted::OtherToken(permit.token())));
-                        break;
-                    }
-                    Err(reason) => {
-                        shard.stop = Some(Stop::NotPermitted(reason));
-                        break;
-                    }
-                }
-            }
-            match self.outbox.page(&shard.shard, shard.after.as_ref(), terms.policy.page_rows).await {
-                Ok(page) => self.drain_page(terms, &mut shard, &mut leave, page, limit, &mut measures).await,
-                Err(error) => {
-                    tracing::warn!(shard = %shard.shard, kind = error.kind.as_str(), %error, "the shard cannot be read");
-                    shard.stop = Some(Stop::Store(error.kind));
-                    break;
-                }
+    async fn next_page(&self, terms: &CallTerms, mut lane: Lane, limit: &Limit) -> Lane {
+        if let Err(reason) = self.refresh(terms, &mut lane.leave).await {
+            lane.shard.stop = Some(Stop::NotPermitted(reason));
+            return lane;
+        }
+        let Lane { shard, leave, measures } = &mut lane;
+        match self.outbox.page(&shard.shard, shard.after.as_ref(), terms.policy.page_rows).await {
+            Ok(page) => self.drain_page(terms, shard, leave, page, limit, measures).await,
+            Err(error) => {
+                tracing::warn!(shard = %shard.shard, kind = error.kind.as_str(), %error, "the shard cannot be read");
+                shard.stop = Some(Stop::Store(error.kind));
             }
         }
-        (shard, measures)
+        lane
     }
 
-    fn has_time_for_a_page(&self, limit: &Limit) -> bool {
+    /// Reads the lease again where the last look is too old. Work of one call stays under one token.
+    async fn refresh(&self, terms: &CallTerms, leave: &mut Leave) -> Result<(), NotPermitted> {
+        if self.clock.now().monotonic.saturating_sub(leave.read_at.monotonic) < LEASE_READ_AGE_MAX {
+            return Ok(());
+        }
+        let lease = self.leases.read_lease(&self.lease).await;
+        let now = self.clock.now();
+        let permit = permit(lease_kind(&lease), terms, now)?;
+        if permit.token() != leave.permit.token() {
+            return Err(NotPermitted::OtherToken(permit.token()));
+        }
+        *leave = Leave { permit, read_at: now };
+        Ok(())
+    }
+
+    pub(crate) fn has_time_for_a_page(&self, limit: &Limit) -> bool {
         limit.remaining(self.clock.now()) >= self.page_time()
     }
 

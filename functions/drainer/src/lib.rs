@@ -6,6 +6,9 @@
 //! Guarantees: no future of a call lives on after its answer; a page is begun only where its claim budget and its sends fit
 //! the time that is left; a call that ends early answers with a cursor and loses nothing.
 //!
+//! Records that die in a pass which the stream asked for reach no event bus, since nobody waits for its answer: the metric
+//! `Dead` and its alarm tell of them.
+//!
 //! What must stay out: decisions, environment, AWS types.
 
 mod call;
@@ -29,6 +32,7 @@ use fencepost_runtime::wiring::{Edge, Stores};
 use fencepost_storage::{LeaseStore, Outbox, Queue};
 use serde_json::{Value, json};
 
+use call::Caller;
 pub use call::{DrainReply, Event};
 pub use plan::PlanReply;
 pub use request::Request;
@@ -97,7 +101,7 @@ impl DrainerFunction {
         let reply = match Request::parse(&self.lease, input)? {
             Request::Plan => serde_json::to_value(self.plan().await?),
             Request::Shards => serde_json::to_value(self.groups()),
-            Request::Drain(request) => serde_json::to_value(self.drain(request, limit).await?),
+            Request::Drain(request) => serde_json::to_value(self.drain(request, limit, Caller::Workflow).await?),
             Request::Redrive(request) => serde_json::to_value(self.redrive(request, limit).await?),
             Request::Wake(shards) => {
                 if !shards.is_empty() {

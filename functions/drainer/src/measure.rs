@@ -17,6 +17,8 @@ use crate::call::Event;
 #[derive(Debug, Default)]
 pub(crate) struct Measures {
     rows_seen: u64,
+    strays: u64,
+    heads_seen: usize,
     oldest_age: Option<Duration>,
     latencies: Vec<Duration>,
     dead: BTreeMap<&'static str, u64>,
@@ -26,6 +28,8 @@ impl Measures {
     /// A page was read; the head of a shard tells the age of its oldest record.
     pub(crate) fn saw_page(&mut self, is_head: bool, page: &Page<OutboxRow>, now: Timestamp) {
         self.rows_seen += u64::try_from(page.rows.len()).unwrap_or(u64::MAX);
+        self.strays += u64::try_from(page.strays.len()).unwrap_or(u64::MAX);
+        self.heads_seen += usize::from(is_head);
         if is_head && let Some((position, _)) = page.rows.first() {
             self.oldest_age = self.oldest_age.max(Some(now.since(position.received_at())));
         }
@@ -43,6 +47,8 @@ impl Measures {
 
     pub(crate) fn merge(&mut self, other: Measures) {
         self.rows_seen += other.rows_seen;
+        self.strays += other.strays;
+        self.heads_seen += other.heads_seen;
         self.oldest_age = self.oldest_age.max(other.oldest_age);
         self.latencies.extend(other.latencies);
         for (reason, count) in other.dead {
@@ -50,8 +56,9 @@ impl Measures {
         }
     }
 
-    /// The call's metrics. The backlog is told only by a call that saw its shards from head to end.
-    pub(crate) fn values(&self, answer: &DrainAnswer, from_the_head: bool, took: Duration) -> Vec<(Metric, f64)> {
+    /// The call's metrics. The backlog is told only by a call that began at the head of all its `shards`: its age where it
+    /// saw every head, its size where it saw every end. What could not be read says nothing, so that its alarm rings.
+    pub(crate) fn values(&self, answer: &DrainAnswer, shards: Option<usize>, took: Duration) -> Vec<(Metric, f64)> {
         let counts = &answer.counts;
         let mut values = vec![
             (Metric::Claimed, number(counts.claimed)),
@@ -64,9 +71,10 @@ impl Measures {
             (Metric::SendFailures, number(counts.send_failures + counts.refused)),
             (Metric::Dead, number(counts.dead)),
             (Metric::TokenRegression, number(counts.token_regression)),
+            (Metric::Held, number(counts.held + self.strays)),
             (Metric::DrainDuration, took.as_secs_f64() * 1000.0),
         ];
-        if from_the_head {
+        if shards.is_some_and(|shards| self.heads_seen >= shards) {
             values.push((Metric::OldestOutstandingAge, self.oldest_age.map_or(0.0, |age| age.as_secs_f64())));
             if answer.done && answer.stopped_by.is_none() {
                 let left = self.rows_seen.saturating_sub(counts.committed).saturating_sub(counts.dead);

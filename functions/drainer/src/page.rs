@@ -2,7 +2,7 @@
 
 use fencepost_protocol::drain::{
     Burial, CallTerms, ChangeAnswer, ClaimedRow, Committing, HandBack, Notes, Reread, Sending, Settlement, ShardState,
-    after_claims, choose, commits, confirm, may_send, tokens_above, tombstone_ids, tombstones,
+    Stop, after_claims, choose, commits, confirm, may_claim, may_send, tokens_above, tombstone_ids, tombstones,
 };
 use fencepost_protocol::failure::FailureKind;
 use fencepost_protocol::ids::{MessageId, Stamp};
@@ -39,9 +39,16 @@ impl DrainerFunction {
         measures: &mut Measures,
     ) {
         measures.saw_page(shard.after.is_none(), &page, self.clock.now().wall);
+        for stray in &page.strays {
+            tracing::error!(shard = %shard.shard, %stray, "an item of the outbox has no position and was left alone");
+        }
         let claim = self.ids.claim();
         let now = self.clock.now();
         let (mut choice, mut notes) = choose(shard, terms, &leave.permit, page.rows, page.next, &claim, now);
+        for damage in &choice.damaged {
+            let field = &damage.malformed.field;
+            tracing::error!(shard = %shard.shard, field, %damage, "an outbox row does not decode and was left alone");
+        }
         if let Some(above) = choice.above {
             self.explain_token_above(above, &mut notes).await;
             shard.absorb(notes);
@@ -52,7 +59,11 @@ impl DrainerFunction {
         let burials = choice.settle_exhausted(exhausted, &leave.permit, &mut notes, self.clock.now());
         let claims_started = self.clock.now();
         let mut work = Work { terms, limit, claims_started, notes, back: Vec::new(), burials };
-        if !choice.claims.is_empty() {
+        if choice.claims.is_empty() {
+            // Nothing to take.
+        } else if let Err(stop) = self.may_claim(terms, leave, limit) {
+            work.notes.stop_for(stop);
+        } else {
             let answers = kinds(self.outbox.claim(&choice.claims).await);
             let claimed = after_claims(choice, &answers, terms, &mut work.notes);
             work.back.extend(claimed.hand_back);
@@ -72,6 +83,14 @@ impl DrainerFunction {
         }
         self.put_back(&mut work, measures).await;
         shard.absorb(work.notes);
+    }
+
+    /// May the claims of a page start, by the lease's deadline and by the time that this call has left?
+    fn may_claim(&self, terms: &CallTerms, leave: &Leave, limit: &Limit) -> Result<(), Stop> {
+        if !self.has_time_for_a_page(limit) {
+            return Err(Stop::TooLate);
+        }
+        may_claim(&leave.permit, terms, self.clock.now())
     }
 
     /// A row bears a token above mine: read the lease again, and stop either way.

@@ -26,8 +26,6 @@ pub struct PlanReply {
     pub plan: DrainPlan,
     /// This function's own time limit, rounded up: the workflow begins no call that could end after its own.
     pub drainer_limit_seconds: u64,
-    /// The wall clock when it was made.
-    pub now_ms: Timestamp,
 }
 
 /// The answer to `shards`.
@@ -64,7 +62,6 @@ impl DrainerFunction {
         Ok(PlanReply {
             plan: plan(token, groups, self.policy.timing.stale_claim_duration, now.wall),
             drainer_limit_seconds: limit.as_secs() + u64::from(limit.subsec_nanos() > 0),
-            now_ms: now.wall,
         })
     }
 

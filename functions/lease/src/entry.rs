@@ -53,11 +53,17 @@ where
         Ok(Self { build, lease: OnceCell::new(), callback: Callback::new()?, clock })
     }
 
-    /// Builds the function now, for the init phase. A failure is told to the next caller that needs the function.
-    pub async fn warm_up(&self) {
-        if let Err(error) = self.lease().await {
+    /// An entry whose function is built at once, for the init phase. Where that fails, the next caller that needs the
+    /// function is told so.
+    ///
+    /// # Errors
+    /// As [`Entry::new`].
+    pub async fn open(clock: Arc<dyn Clock>, build: B) -> Result<Self, FunctionError> {
+        let entry = Self::new(clock, build)?;
+        if let Err(error) = entry.lease().await {
             tracing::error!(error_type = error.error_type.as_str(), "the init phase failed: {}", error.message);
         }
+        Ok(entry)
     }
 
     /// Carries out one invocation, inside `limit`.

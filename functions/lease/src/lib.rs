@@ -39,6 +39,8 @@ pub struct LeaseFunction {
     pub rules: Rules,
     /// How many shards a step-down looks at.
     pub shards: u16,
+    /// How many rows of each: as many as a drainer claims at once.
+    pub head_rows: usize,
     /// The lease table.
     pub leases: Arc<dyn LeaseStore>,
     /// The outbox: its fence, and the heads of its shards during a step-down.
@@ -59,6 +61,7 @@ impl LeaseFunction {
         Self {
             rules: settings.rules(),
             shards: settings.drained_shards(),
+            head_rows: settings.page_rows,
             leases: Arc::clone(&stores.leases),
             outbox: Arc::clone(&stores.outbox),
             source,
@@ -76,7 +79,9 @@ impl LeaseFunction {
     pub async fn handle(&self, input: Value, limit: &Limit) -> Result<Value, FunctionError> {
         let request = Request::parse(input)?;
         let reply = match request {
-            Request::Tick { me_loop, carried } => to_json(&self.tick(me_loop, carried.unwrap_or_default()).await),
+            Request::Tick { me_loop, carried, delivered } => {
+                to_json(&self.tick(me_loop, carried.unwrap_or_default(), delivered, limit).await)
+            }
             Request::StepDown { reason } => to_json(&self.step_down(reason).await?),
             Request::Release => to_json(&self.release(limit).await?),
             Request::Resume => to_json(&self.resume().await?),

@@ -19,11 +19,7 @@ fn main() -> ExitCode {
         Arc::clone(&clock),
         move || {
             let clock = Arc::clone(&clock);
-            async move {
-                let entry = Entry::new(Arc::clone(&clock), move || build(Arc::clone(&clock)))?;
-                entry.warm_up().await;
-                Ok(entry)
-            }
+            Entry::open(Arc::clone(&clock), move || build(Arc::clone(&clock)))
         },
         |entry, input, invocation| async move { entry.handle(input, &invocation.limit).await },
     ))

@@ -8,8 +8,6 @@ use futures::stream::{self, StreamExt as _};
 
 use crate::LeaseFunction;
 
-/// Rows that the look at a shard's head reads: what is in flight is at the head.
-const HEAD_ROWS: usize = 25;
 /// Shards looked at side by side.
 const HEADS_AT_ONCE: usize = 16;
 
@@ -36,7 +34,7 @@ impl LeaseFunction {
     async fn any_in_flight(&self, token: FencingToken) -> Result<bool, StoreError> {
         let shards = (0..self.shards).filter_map(|index| Shard::new(self.rules.lease.clone(), index).ok());
         let mut heads = stream::iter(shards)
-            .map(|shard| async move { self.outbox.page(&shard, None, HEAD_ROWS).await })
+            .map(|shard| async move { self.outbox.page(&shard, None, self.head_rows).await })
             .buffer_unordered(HEADS_AT_ONCE);
         while let Some(page) = heads.next().await {
             let claimed =

@@ -93,8 +93,6 @@ pub struct TickReply {
     pub group_has_holder: bool,
     /// A damaged item that was left alone.
     pub refused: Option<Refused>,
-    /// The wall clock when the tick ended.
-    pub now_ms: Timestamp,
 }
 
 impl TickReply {
@@ -119,7 +117,6 @@ impl TickReply {
             end: conclusion.end,
             group_has_holder: conclusion.group_has_holder,
             refused: conclusion.refused.as_ref().map(Refused::from),
-            now_ms: now,
         }
     }
 }

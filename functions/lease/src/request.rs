@@ -17,6 +17,9 @@ pub enum Request {
         /// What the previous tick of this loop put out; absent or null at first.
         #[serde(default)]
         carried: Option<Carried>,
+        /// Has everything that earlier ticks of this loop put out reached the event bus?
+        #[serde(default = "yes")]
+        delivered: bool,
     },
     /// A planned handover.
     StepDown {
@@ -47,6 +50,10 @@ pub enum Request {
     Status,
     /// Check the settings.
     Validate,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 const fn asked_for() -> StepDownReason {

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use fencepost_protocol::failure::FailureKind;
 use fencepost_protocol::lease::{
     AcquiredAs, Carried, Command, Conclusion, Decision, GroupRecords, Input, LeaseOutcome, LoopId, Purpose, Standing,
-    TransitionKind, conclude, decide, must_verify, unreadable,
+    TransitionKind, Verified, conclude, decide, must_verify, unreadable,
 };
 use fencepost_protocol::time::Reading;
+use fencepost_runtime::lambda::Limit;
 use fencepost_runtime::telemetry::Metric;
 use fencepost_storage::{StoreError, WriteAnswer};
 
@@ -14,12 +16,12 @@ use crate::LeaseFunction;
 use crate::reply::TickReply;
 
 impl LeaseFunction {
-    pub(crate) async fn tick(&self, me_loop: LoopId, carried: Carried) -> TickReply {
+    pub(crate) async fn tick(&self, me_loop: LoopId, carried: Carried, delivered: bool, limit: &Limit) -> TickReply {
         let before = self.clock.now();
         let (conclusion, measured) = match self.leases.read_group(&self.rules.lease).await {
             Ok(records) => {
-                let input = self.input(Command::Tick(me_loop), records, before);
-                self.decide_and_write(input, &carried).await
+                let input = self.input(Command::Tick { me_loop, delivered }, records, before);
+                self.decide_and_write(input, &carried, limit).await
             }
             Err(error) => {
                 tracing::error!(kind = error.kind.as_str(), %error, "the lease table cannot be read");
@@ -44,7 +46,7 @@ impl LeaseFunction {
         }
     }
 
-    async fn decide_and_write(&self, mut input: Input, carried: &Carried) -> (Conclusion, Measured) {
+    async fn decide_and_write(&self, mut input: Input, carried: &Carried, limit: &Limit) -> (Conclusion, Measured) {
         self.complete(&self.rules, &mut input).await;
         let decision = decide(&self.rules, &input);
         let started = self.clock.now();
@@ -52,17 +54,30 @@ impl LeaseFunction {
         let measured = Measured::of(&decision, &outcome, self.clock.now().monotonic.saturating_sub(started.monotonic));
         let now = || input.before.later_of(self.clock.now());
         let verified = if must_verify(&self.rules, &decision, &input, &outcome, now()) {
-            let read = self.leases.read_lease(&self.rules.lease).await;
-            Some(read.map_err(|error| {
-                tracing::error!(kind = error.kind.as_str(), %error, "the lease cannot be confirmed");
-                error.kind
-            }))
+            Some(self.verify(limit).await)
         } else {
             None
         };
         let mut conclusion = conclude(&self.rules, &input, carried, &decision, &outcome, verified.as_ref(), now());
-        self.write_instance(&mut conclusion).await;
+        self.write_instance(&mut conclusion, limit).await;
         (conclusion, measured)
+    }
+
+    /// The one more read that a failed renewal asks for. Without time for it the lease counts as unreadable: a tick that is
+    /// cut off by the platform would demote nobody.
+    async fn verify(&self, limit: &Limit) -> Verified {
+        if !self.has_time_for_a_call(limit) {
+            tracing::error!("no time is left to confirm the lease");
+            return Err(FailureKind::TimedOut);
+        }
+        self.leases.read_lease(&self.rules.lease).await.map_err(|error| {
+            tracing::error!(kind = error.kind.as_str(), %error, "the lease cannot be confirmed");
+            error.kind
+        })
+    }
+
+    fn has_time_for_a_call(&self, limit: &Limit) -> bool {
+        limit.remaining(self.clock.now()) >= self.rules.timing.renew_call_timeout
     }
 
     /// Raises the fence, then writes the lease row. The error of a failed call comes along for those who raise it.
@@ -94,12 +109,21 @@ impl LeaseFunction {
     }
 
     /// Writes the instance record. Where that is not certain, this tick's evidence and telling are void.
-    async fn write_instance(&self, conclusion: &mut Conclusion) {
+    async fn write_instance(&self, conclusion: &mut Conclusion, limit: &Limit) {
         let Some(write) = &conclusion.instance_write else { return };
+        if !self.has_time_for_a_call(limit) {
+            tracing::error!("no time is left to write the instance record");
+            conclusion.evidence_lost();
+            conclusion.instance_write_lost();
+            return;
+        }
         match self.leases.write_instance(write).await {
             Ok(WriteAnswer::Written) => return,
             Ok(WriteAnswer::Refused(_)) => tracing::debug!("another tick wrote the instance record first"),
-            Err(error) => tracing::error!(kind = error.kind.as_str(), %error, "the instance record was not written"),
+            Err(error) => {
+                tracing::error!(kind = error.kind.as_str(), %error, "the instance record was not written");
+                conclusion.evidence_lost();
+            }
         }
         conclusion.instance_write_lost();
     }
@@ -121,7 +145,7 @@ impl LeaseFunction {
         values.extend(measured.values.iter().copied());
         for transition in &conclusion.transitions {
             let token = transition.token.get();
-            tracing::info!(token, reason = ?transition.reason, event = transition.kind.event_name(), "lease transition");
+            tracing::info!(token, reason = ?transition.reason, transition = transition.kind.event_name(), "lease transition");
             match transition.kind {
                 TransitionKind::Acquired | TransitionKind::Seized => {
                     values.extend([(Metric::LeaseAcquired, 1.0), (Metric::LeaseTransfers, 1.0)]);

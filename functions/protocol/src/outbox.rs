@@ -203,9 +203,10 @@ pub struct Tombstone {
 }
 
 impl Tombstone {
-    /// Does it prove that this very record (bytes and life) was accepted?
+    /// Does it prove that this very record was accepted: these bytes, in this life or a later one? A row of an earlier life
+    /// than the tombstone's is a late delivery of the event that was redriven since.
     pub fn proves(&self, row: &OutboxRow) -> bool {
-        self.id == *row.id() && self.redriven == row.redriven && self.digest == PayloadDigest::of(&row.payload)
+        self.id == *row.id() && self.redriven >= row.redriven && self.digest == PayloadDigest::of(&row.payload)
     }
 }
 

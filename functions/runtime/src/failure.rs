@@ -118,11 +118,6 @@ impl FunctionError {
     pub fn event(malformed: &Malformed) -> Self {
         Self::new(ErrorType::EventMalformed, malformed.to_string())
     }
-
-    /// An input whose JSON is not of the expected shape.
-    pub fn input(error: &serde_json::Error) -> Self {
-        Self::new(ErrorType::InputInvalid, format!("the input does not have the expected shape: {error}"))
-    }
 }
 
 impl From<StoreError> for FunctionError {

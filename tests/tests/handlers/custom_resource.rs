@@ -212,8 +212,7 @@ async fn a_deletion_outlasts_a_store_that_fails_for_a_while_and_survives_one_tha
 async fn wrong_settings_in_the_environment_keep_nobody_waiting() {
     let harness = Harness::new();
     let clock: Arc<dyn Clock> = Arc::clone(&harness.clock) as Arc<dyn Clock>;
-    let entry = Entry::new(clock, || std::future::ready(Err(wrong_settings()))).unwrap();
-    entry.warm_up().await;
+    let entry = Entry::open(clock, || std::future::ready(Err(wrong_settings()))).await.unwrap();
     let mut waiting = Waiting::open().await;
     let properties = json!({ "FENCEPOST_LEASE_TTL": "3s" });
     let create = waiting.request("Create", "Custom::FencepostSettings", properties);

@@ -7,6 +7,7 @@ use fencepost_protocol::outbox::Status;
 use fencepost_runtime::telemetry::Metric;
 use fencepost_storage::memory::{Effect, EntryFault, Fault};
 use fencepost_storage::operation;
+use fencepost_storage::records::Table;
 use fencepost_tests::harness::{Harness, Instance};
 use serde_json::{Value, json};
 
@@ -264,4 +265,56 @@ async fn a_woken_drainer_comes_back_for_what_its_pass_handed_back() {
     }
     assert_eq!(east.metrics.total(Metric::Committed), 5.0);
     assert_eq!(harness.queue.accepted().len(), 5);
+}
+
+#[tokio::test]
+async fn a_backlog_that_cannot_be_read_is_told_by_nobody_and_its_alarm_rings_for_want_of_data() {
+    let harness = Harness::new();
+    let east = leader_with(&harness, 2).await;
+    harness.clock.advance(Duration::from_secs(3));
+    for call in 1..=2 {
+        harness.faults.set(operation::PAGE, call, Fault::of(Effect::FailBefore(FailureKind::Throttled)));
+    }
+    east.drain(json!({})).await.unwrap();
+    assert!(east.metrics.values(Metric::OldestOutstandingAge).is_empty());
+    east.drain(json!({})).await.unwrap();
+    assert_eq!(east.metrics.values(Metric::OldestOutstandingAge), [3.0]);
+    assert_eq!(east.metrics.values(Metric::OutboxOutstanding), [0.0]);
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_counted_left_alone_and_delivered_after_its_repair() {
+    let harness = Harness::new();
+    let east = leader_with(&harness, 3).await;
+    let good = harness.tables.dump(Table::Outbox).into_iter().find(|item| item.contains_key("payload")).unwrap();
+    let mut damaged = good.clone();
+    damaged.remove("payload");
+    harness.tables.plant(Table::Outbox, damaged.clone()).unwrap();
+    assert_eq!(east.drain(json!({})).await.unwrap()["counts"]["held"], 1);
+    assert_eq!(east.metrics.total(Metric::Held), 1.0);
+    assert_eq!(harness.queue.accepted().len(), 2, "the others flow");
+    assert!(harness.tables.dump(Table::Outbox).contains(&damaged));
+    harness.tables.plant(Table::Outbox, good).unwrap();
+    assert_eq!(east.drain(json!({})).await.unwrap()["counts"]["committed"], 1);
+}
+
+#[tokio::test]
+async fn no_shard_waits_for_the_end_of_another() {
+    // Five shards with three pages each, and room for four at a time: the fifth gets its turn in the first round.
+    let harness = Harness::with(&[("FENCEPOST_SHARDS", "5"), ("FENCEPOST_PAGE_ROWS", "2")]);
+    let mut east = harness.instance("east");
+    east.tick().await;
+    for number in 0..60 {
+        let event = fencepost_tests::harness::rule_event(&format!("m{number}"), &format!("telemetry/d{number}"), b"x");
+        east.ingest(event).await.unwrap();
+    }
+    let shards: Vec<_> = (0..5).map(|index| format!("telemetry#{index:04}")).collect();
+    east.drain(json!({ "shards": shards })).await.unwrap();
+    let sent: Vec<_> =
+        harness.queue.accepted().iter().map(|entry| entry.group_id.clone().unwrap_or_default()).collect();
+    assert_eq!(sent.len(), 60);
+    let lease = fencepost_protocol::ids::LeaseName::new("telemetry").unwrap();
+    let shard_of = |device: &String| fencepost_protocol::ids::Shard::of_key(&lease, device, 5).index();
+    let first_round: std::collections::BTreeSet<_> = sent.iter().take(12).map(shard_of).collect();
+    assert_eq!(first_round.len(), 5, "{first_round:?}");
 }

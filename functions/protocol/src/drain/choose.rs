@@ -7,7 +7,7 @@ use crate::drain::{Alone, Burial, CallTerms, Claim, DrainPolicy, Mode, Notes, Pe
 use crate::failure::FailureKind;
 use crate::ids::{ClaimId, MessageId, Position, RowKey, Stamp};
 use crate::limits;
-use crate::outbox::{DeadRow, DeathReason, OutboxRow, Slot, Status, Tombstone};
+use crate::outbox::{Damage, DeadRow, DeathReason, OutboxRow, Slot, Status, Tombstone};
 use crate::time::{Reading, Timestamp};
 
 /// Stale claims after which a record is claimed in a call of its own.
@@ -21,6 +21,8 @@ pub struct Choice {
     /// The highest token above mine on the page: read the lease again and ask [`crate::drain::tokens_above`]. Nothing is
     /// claimed then.
     pub above: Option<Stamp>,
+    /// Rows that do not decode, or are of a newer schema: held and counted, never touched.
+    pub damaged: Vec<Damage>,
     pub(crate) rows: Vec<Chosen>,
     exhausted: Vec<(Chosen, Claim)>,
 }
@@ -45,8 +47,13 @@ pub fn choose(
     now: Reading,
 ) -> (Choice, Notes) {
     let mut notes = Notes::new(state.blocked.take());
-    let mut choice =
-        Choice { claims: Vec::new(), above: highest_above(&rows, permit), rows: Vec::new(), exhausted: Vec::new() };
+    let mut choice = Choice {
+        claims: Vec::new(),
+        above: highest_above(&rows, permit),
+        damaged: Vec::new(),
+        rows: Vec::new(),
+        exhausted: Vec::new(),
+    };
     if choice.above.is_some() {
         return (choice, notes);
     }
@@ -106,11 +113,16 @@ impl Chooser<'_> {
     }
 
     fn look_at(&self, slot: Slot<OutboxRow>, state: &mut ShardState, choice: &mut Choice, notes: &mut Notes) {
-        let Slot::Present(row) = slot else {
-            // Its key is unknown, so no later row may overtake it.
-            notes.counts.held += 1;
-            notes.blocked.block_all();
-            return;
+        let row = match slot {
+            Slot::Present(row) => row,
+            Slot::Absent => return,
+            Slot::Damaged(damage) => {
+                choice.damaged.push(damage);
+                // Its key is unknown, so no later row may overtake it.
+                notes.counts.held += 1;
+                notes.blocked.block_all();
+                return;
+            }
         };
         if notes.blocked.contains(row.ordering_key()) {
             notes.counts.skipped += 1;

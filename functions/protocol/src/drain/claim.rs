@@ -37,6 +37,9 @@ impl ClaimedRow {
             claim: self.claim.clone(),
             token: self.token,
             attempts: self.row.attempts.saturating_sub(1),
+            // This drainer lives to say so: what went stale before was no record that kills its drainer. One is kept, since it
+            // tells that the row was perhaps sent.
+            stale: self.row.stale.min(1),
             free,
             not_before: None,
             last_error: None,

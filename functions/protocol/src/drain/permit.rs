@@ -209,6 +209,14 @@ pub fn tokens_above(lease: Result<&Slot<LeaseRecord>, FailureKind>, above: Stamp
     }
 }
 
+/// May the claims of a page start? Asked just before them: reads since the permit may have taken their time.
+///
+/// # Errors
+/// [`Stop::TooLate`] where the claim budget does not fit before the deadline: leave the page as it is.
+pub fn may_claim(permit: &Permit, terms: &CallTerms, now: Reading) -> Result<(), Stop> {
+    if permit.has_room(terms.policy.timing.claim_budget, now) { Ok(()) } else { Err(Stop::TooLate) }
+}
+
 /// May another send request start? Asked before each one after the first of a page.
 ///
 /// # Errors

@@ -47,6 +47,8 @@ pub struct HandBack {
     pub token: FencingToken,
     /// The number of attempts to leave in the row.
     pub attempts: u32,
+    /// The number of stale claims to leave in the row.
+    pub stale: u32,
     /// `true`: pending again. `false`: only the attempts are restored and the claim ages (the outcome of a send is unknown).
     pub free: bool,
     /// Not due before this moment; `None` leaves the row's own value.
@@ -78,7 +80,7 @@ pub enum ChangeAnswer {
 }
 
 /// Let a record die: put it under `dead#…` (idempotent, never lowering `redriven`), then delete the outstanding row on
-/// condition of its status and stamp as seen. The second step happens only after the first was acknowledged.
+/// condition of its status, stamp and `redriven` as seen: a late second step must not end the next life of the record. The second step happens only after the first was acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Burial {
     /// The dead row to put.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::drain::Cut;
 use crate::ids::{FencingToken, LeaseName, Shard};
 use crate::limits;
 use crate::time::Timestamp;
+use crate::timing::DRAIN_PASS_LENGTH;
 
 /// The answer of the `plan` command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,8 +22,6 @@ pub struct DrainPlan {
     pub stale_wait_seconds: u64,
     /// When to begin no further call.
     pub until_ms: Timestamp,
-    /// Where a takeover that begins now ends.
-    pub cut: Cut,
 }
 
 /// Shards that one call drains.
@@ -32,9 +30,6 @@ pub struct ShardGroup {
     /// The shards.
     pub shards: Vec<Shard>,
 }
-
-/// How long the calls of one scheduled run go on, from its plan.
-pub const RUN: Duration = Duration::from_secs(55);
 
 /// Plans a run: `leading` is the permit's token, if there is one.
 pub fn plan(
@@ -49,8 +44,7 @@ pub fn plan(
         token: leading,
         groups: if leading.is_some() { groups } else { Vec::new() },
         stale_wait_seconds,
-        until_ms: now.plus(RUN),
-        cut: Cut::at(now),
+        until_ms: now.plus(DRAIN_PASS_LENGTH),
     }
 }
 

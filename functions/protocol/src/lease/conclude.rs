@@ -2,12 +2,14 @@
 
 use super::deadline::{deadline, failures, is_mine_until, was_set_back};
 use super::decide::{abstains, takeover_pause};
-use super::report::{Carried, Holding, LostReason, Role, Telling, Transition, TransitionKind, tell, transitions};
+use super::report::{
+    Carried, Holding, LostReason, Role, Telling, ThisLoop, Transition, TransitionKind, tell, transitions,
+};
 use super::{
     Command, Decision, Input, InstanceRecord, InstanceWrite, LeaseRecord, LoopId, Purpose, Rules, SourceMode, Standing,
 };
 use crate::failure::FailureKind;
-use crate::ids::FencingToken;
+use crate::ids::{FencingToken, Stamp};
 use crate::outbox::{Damage, Slot};
 use crate::time::Timestamp;
 use crate::timing::RenewFailurePolicy;
@@ -70,13 +72,16 @@ pub struct Conclusion {
     pub group_has_holder: bool,
     /// Did the own renewal fail?
     pub renewal_failed: bool,
-    /// Is the lease held under my name by another stack?
-    pub duplicate_instance: bool,
     /// What was damaged and left alone.
     pub refused: Option<Damage>,
 }
 
 impl Conclusion {
+    /// Takes note that evidence cannot be kept: whether another holder lives cannot be told, and nobody may be put at ease.
+    pub fn evidence_lost(&mut self) {
+        self.group_has_holder &= matches!(self.standing, Standing::Holder { .. });
+    }
+
     /// Takes note that the instance record was not (certainly) written: its evidence and its telling are void, and what is
     /// still to be told is told by a later tick.
     pub fn instance_write_lost(&mut self) {
@@ -136,12 +141,12 @@ pub fn conclude(
         end: false,
         group_has_holder: group_has_holder(decision, &record, &found),
         renewal_failed: renewal_failed(decision, outcome),
-        duplicate_instance: found.duplicate,
         refused: decision.refused.clone().or_else(|| damage_of(&record)),
         record,
     };
-    if let Command::Tick(me_loop) = &input.command {
-        conclude_loop(rules, input, carried, decision, outcome, &found, me_loop, now, &mut conclusion);
+    if let Command::Tick { me_loop, delivered } = &input.command {
+        let this = ThisLoop { me_loop, carried, delivered: *delivered };
+        conclude_loop(rules, input, &this, decision, outcome, &found, now, &mut conclusion);
     }
     conclusion
 }
@@ -251,11 +256,10 @@ fn takeover_due(rules: &Rules, record: &Slot<LeaseRecord>, standing: Standing, n
 fn conclude_loop(
     rules: &Rules,
     input: &Input,
-    carried: &Carried,
+    this: &ThisLoop<'_>,
     decision: &Decision,
     outcome: &LeaseOutcome,
     found: &Found,
-    me_loop: &LoopId,
     now: Timestamp,
     conclusion: &mut Conclusion,
 ) {
@@ -263,6 +267,7 @@ fn conclude_loop(
         Some(Slot::Damaged(damage)) => {
             // Without a memory nothing can be counted or told; a holder goes on by its lease row.
             conclusion.refused = conclusion.refused.take().or_else(|| Some(damage.clone()));
+            conclusion.evidence_lost();
             conclusion.source = source_wanted(rules, found.standing, false, now);
             return;
         }
@@ -275,18 +280,24 @@ fn conclude_loop(
             generation: 0,
             reported: Standing::Standby,
             reporting: None,
+            told_token: Stamp::NONE,
             attempt: input.attempt.clone(),
         },
     };
-    let Telling { reported, reporting, mut transitions } =
-        tell(&own, me_loop, carried, found.standing, |from, to| transitions(from, to, &conclusion.record, found.lost));
+    let Telling { reported, reporting, mut transitions } = tell(&own, this, found.standing, |from, to| {
+        transitions(own.told_token, from, to, &conclusion.record, found.lost)
+    });
     conclusion.source = source_wanted(rules, found.standing, !transitions.is_empty(), now);
-    conclusion.carried.told = (!transitions.is_empty()).then_some(found.standing);
+    conclusion.carried.told = match transitions.is_empty() {
+        false => Some(found.standing),
+        // Not confirmed yet: it still waits for the bus.
+        true => this.carried.told.filter(|_| !this.delivered),
+    };
     transitions.extend(duplicate_seen(&own, found, &conclusion.record));
     let gained = *outcome == LeaseOutcome::Written && decision.fence.is_some();
     let evidence = decision.maturity.as_ref().filter(|_| !gained).map(|maturity| maturity.evidence.clone());
-    let loops = newest_loops(&own.loops, me_loop);
-    conclusion.end = !loops.contains(me_loop);
+    let loops = newest_loops(&own.loops, this.me_loop);
+    conclusion.end = !loops.contains(this.me_loop);
     conclusion.transitions = transitions;
     conclusion.instance_write = Some(InstanceWrite {
         expected_generation: own.generation,
@@ -296,10 +307,18 @@ fn conclude_loop(
             generation: own.generation.saturating_add(1),
             reported,
             reporting,
+            told_token: own.told_token.max(token_of(reported)),
             attempt: input.attempt.clone(),
             ..own
         },
     });
+}
+
+fn token_of(standing: Standing) -> Stamp {
+    match standing {
+        Standing::Holder { token, .. } => token.into(),
+        Standing::Standby => Stamp::NONE,
+    }
 }
 
 /// The first look at a namesake's lease is told; later looks at the same one are not.
@@ -367,11 +386,10 @@ pub fn unreadable(rules: &Rules, carried: &Carried, now: Timestamp) -> Conclusio
         instance_write: None,
         carried: Carried { holding, told, unrecorded },
         takeover: None,
-        source: (rules.source == SourceMode::Gated && lost.is_some()).then_some(false),
+        source: source_wanted(rules, Standing::Standby, lost.is_some(), now).filter(|_| holding.is_none()),
         end: false,
         group_has_holder: false,
         renewal_failed: carried.holding.is_some(),
-        duplicate_instance: false,
         refused: None,
     }
 }

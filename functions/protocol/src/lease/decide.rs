@@ -94,7 +94,7 @@ pub fn needs(rules: &Rules, input: &Input) -> Needs {
         Slot::Present(record) => Some(record),
     };
     match &input.command {
-        Command::Tick(_) => {
+        Command::Tick { .. } => {
             let stepping_down = record.is_some_and(|record| record.stepping_down.is_some());
             match intent(rules, input, record).0 {
                 Intent::Acquire(_) => Needs { fence: true, ..Needs::default() },
@@ -158,7 +158,7 @@ pub fn decide(rules: &Rules, input: &Input) -> Decision {
         Slot::Present(record) => Some(record),
     };
     match &input.command {
-        Command::Tick(_) => tick(rules, input, record),
+        Command::Tick { .. } => tick(rules, input, record),
         Command::StepDown(reason) => written(record.and_then(|record| step_down(rules, input, record, *reason))),
         Command::Resume => written(record.and_then(|record| resume(rules, input, record))),
         Command::TakeoverFinished { token, try_number, succeeded } => {

@@ -63,7 +63,12 @@ pub struct Rules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// One step of the loop.
-    Tick(LoopId),
+    Tick {
+        /// Which loop.
+        me_loop: LoopId,
+        /// Has everything that earlier ticks of this loop put out reached the event bus? What has not is not confirmed.
+        delivered: bool,
+    },
     /// Give the lease up in a planned way.
     StepDown(StepDownReason),
     /// End the abstention after a step-down, or take an unfinished step-down back.

@@ -190,6 +190,9 @@ pub struct InstanceRecord {
     pub generation: u64,
     /// What the world was told, and the telling was confirmed.
     pub reported: Standing,
+    /// The highest token under which the world was told that this instance holds the lease; a lease that is taken up again
+    /// under it is no transfer.
+    pub told_token: Stamp,
     /// What it is being told.
     pub reporting: Option<Reporting>,
     /// The id of the write that made this version.

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{AcquiredAs, InstanceRecord, LeaseRecord, LoopId, Reporting, Standing, StepDownReason};
-use crate::ids::FencingToken;
+use crate::ids::{FencingToken, Stamp};
 use crate::outbox::Slot;
 use crate::time::Timestamp;
 
@@ -149,43 +149,53 @@ pub(super) struct Telling {
     pub(super) transitions: Vec<Transition>,
 }
 
+/// The loop that ticks.
+pub(super) struct ThisLoop<'a> {
+    pub(super) me_loop: &'a LoopId,
+    pub(super) carried: &'a Carried,
+    /// Everything that this loop was told to tell has reached the bus.
+    pub(super) delivered: bool,
+}
+
 /// Works out what this tick has to tell, from the instance record, the loop's variable and the present standing.
 pub(super) fn tell(
     own: &InstanceRecord,
-    me_loop: &LoopId,
-    carried: &Carried,
+    this: &ThisLoop<'_>,
     standing: Standing,
     derive: impl Fn(Standing, Standing) -> Vec<Transition>,
 ) -> Telling {
     let generation = own.generation.saturating_add(1);
     let (mut reported, mut reporting) = (own.reported, own.reporting.clone());
-    if let Some(told) = carried.told {
+    if let Some(told) = this.carried.told.filter(|_| this.delivered) {
         if reporting.as_ref().is_some_and(|telling| telling.standing == told) {
             (reported, reporting) = (told, None);
-        } else if carried.unrecorded {
+        } else if this.carried.unrecorded {
             reported = told;
         }
     }
-    let by_another = reporting.filter(|telling| {
-        telling.by != *me_loop && generation.saturating_sub(telling.since_generation) < TELLING_GENERATIONS
+    // In somebody's hands: another loop's that should live, or this one's events still wait for the bus.
+    let in_hand = reporting.filter(|telling| {
+        let fresh = generation.saturating_sub(telling.since_generation) < TELLING_GENERATIONS;
+        if telling.by == *this.me_loop { !this.delivered } else { fresh }
     });
-    let from = by_another.as_ref().map_or(reported, |telling| telling.standing);
+    let from = in_hand.as_ref().map_or(reported, |telling| telling.standing);
     let transitions = derive(from, standing);
     if transitions.is_empty() {
-        return match by_another {
+        return match in_hand {
             Some(telling) => Telling { reported, reporting: Some(telling), transitions },
             None => Telling { reported: standing, reporting: None, transitions },
         };
     }
-    let telling = Reporting { standing, by: me_loop.clone(), since_generation: generation };
+    let telling = Reporting { standing, by: this.me_loop.clone(), since_generation: generation };
     Telling { reported: from, reporting: Some(telling), transitions }
 }
 
 /// The transitions that lead from what was told to what is.
 ///
-/// `record` is the lease row as it stands; `lost` is why this instance is no holder, where a failed call or a damaged row
+/// `told_token` is the highest token already told as held; `record` is the lease row as it stands; `lost` is why this instance is no holder, where a failed call or a damaged row
 /// made it so.
 pub(super) fn transitions(
+    told_token: Stamp,
     from: Standing,
     to: Standing,
     record: &Slot<LeaseRecord>,
@@ -193,14 +203,16 @@ pub(super) fn transitions(
 ) -> Vec<Transition> {
     match (from, to) {
         (Standing::Standby, Standing::Standby) => Vec::new(),
-        (Standing::Standby, Standing::Holder { token, stepping_down }) => gained(record, token, stepping_down),
+        (Standing::Standby, Standing::Holder { token, stepping_down }) => {
+            gained(told_token, record, token, stepping_down)
+        }
         (Standing::Holder { token: old, .. }, Standing::Holder { token, stepping_down }) if token != old => {
             let mut all = vec![Transition {
                 kind: TransitionKind::Lost,
                 token: old,
                 reason: Some(lost.unwrap_or(LostReason::Deadline)),
             }];
-            all.extend(gained(record, token, stepping_down));
+            all.extend(gained(told_token, record, token, stepping_down));
             all
         }
         (Standing::Holder { stepping_down: was, .. }, Standing::Holder { token, stepping_down }) => {
@@ -210,8 +222,18 @@ pub(super) fn transitions(
     }
 }
 
-fn gained(record: &Slot<LeaseRecord>, token: FencingToken, stepping_down: Option<StepDownReason>) -> Vec<Transition> {
-    let kind = record.present().map_or(TransitionKind::Acquired, |record| record.acquired_as.into());
+fn gained(
+    told_token: Stamp,
+    record: &Slot<LeaseRecord>,
+    token: FencingToken,
+    stepping_down: Option<StepDownReason>,
+) -> Vec<Transition> {
+    // Told before: a holder that had demoted itself takes up what it still holds.
+    let kind = if told_token.is_below(token) {
+        record.present().map_or(TransitionKind::Acquired, |record| record.acquired_as.into())
+    } else {
+        TransitionKind::Reclaimed
+    };
     let mut all = vec![Transition { kind, token, reason: None }];
     all.extend(requested(token, None, stepping_down));
     all

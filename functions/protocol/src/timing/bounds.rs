@@ -5,11 +5,6 @@ use std::time::Duration;
 use super::Timing;
 
 impl Timing {
-    /// The longest single try inside one renewal call: a third of it, so that two retries fit.
-    pub fn renew_attempt_timeout(&self) -> Duration {
-        (self.renew_call_timeout / 3).max(Duration::from_millis(1))
-    }
-
     /// From the last renewal of a holder that crashed to the acquisition by a standby that ticks, when one lease call takes
     /// `lease_call`: TTL + margin + two ticks (P6).
     pub fn warm_takeover_bound(&self, lease_call: Duration) -> Duration {

@@ -54,7 +54,7 @@ macro_rules! metrics {
 metrics! {
     /// 1 where this instance holds the lease.
     LeaseHeld: None,
-    /// 1 where some instance holds the lease and is not stepping down, as this one sees it.
+    /// 1 where some instance holds the lease, as far as this one can tell.
     GroupHasHolder: None,
     /// The token in the lease row.
     FencingToken: None,
@@ -66,7 +66,7 @@ metrics! {
     LeaseTransfers: Count,
     /// How long a renewal took.
     RenewLatency: Milliseconds,
-    /// Renewals that failed.
+    /// Ticks of a holder that could not confirm its lease: the renewal failed, or the lease table could not be read.
     RenewFailures: Count,
     /// For how long the former holder had stood still when its lease was seized: the length of the failover.
     TakeoverDuration: Milliseconds,
@@ -76,7 +76,7 @@ metrics! {
     IngestDuplicates: Count,
     /// How long one put took.
     PersistLatency: Milliseconds,
-    /// Outstanding records seen.
+    /// Records that a whole pass over a group of shards saw and left; the maximum is the fullest group's.
     OutboxOutstanding: Count,
     /// Age of the oldest outstanding record.
     OldestOutstandingAge: Seconds,
@@ -100,9 +100,11 @@ metrics! {
     Dead: Count,
     /// Dead records put back.
     Redriven: Count,
+    /// Outbox items that do not decode, or are of a newer schema: left alone until somebody repairs them.
+    Held: Count,
     /// Records with a token above the lease's: somebody restored a table.
     TokenRegression: Count,
-    /// From a message's receipt by the broker to its commit.
+    /// From a message's receipt by the broker to its acceptance by the queue.
     EndToEndLatency: Milliseconds,
     /// How long a drain call took.
     DrainDuration: Milliseconds,

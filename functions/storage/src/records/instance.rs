@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use fencepost_protocol::ids::{AttemptId, Identity, InstanceName, LeaseName, Malformed, StackId};
+use fencepost_protocol::ids::{AttemptId, Identity, InstanceName, LeaseName, Malformed, StackId, Stamp};
 use fencepost_protocol::lease::{Evidence, InstanceRecord, Liveness, LoopId, Reporting, Standing};
 use fencepost_protocol::outbox::{Damage, SCHEMA};
 use fencepost_protocol::time::duration_ms;
@@ -27,13 +27,16 @@ pub const LOOPS: &str = "loops";
 pub const GENERATION: &str = "generation";
 /// Map {state, fencing_token, stepping_down}: what the world was told.
 pub const REPORTED: &str = "reported";
+/// The highest token under which the world was told that this instance holds the lease; absent for none.
+pub const TOLD_TOKEN: &str = "told_token";
 /// Map {standing, by, since_generation}: what it is being told.
 pub const REPORTING: &str = "reporting";
 /// The id of the write that made this version.
 pub const ATTEMPT: &str = "attempt";
 
 /// Every attribute of the row but its key. A write sets those that [`encode`] yields and removes the others.
-pub const ATTRIBUTES: [&str; 7] = [EVIDENCE, LOOPS, GENERATION, REPORTED, REPORTING, ATTEMPT, SCHEMA_ATTRIBUTE];
+pub const ATTRIBUTES: [&str; 8] =
+    [EVIDENCE, LOOPS, GENERATION, REPORTED, TOLD_TOKEN, REPORTING, ATTEMPT, SCHEMA_ATTRIBUTE];
 
 /// Loops that a row remembers.
 const LOOPS_MAX: usize = 2;
@@ -84,6 +87,9 @@ pub fn encode(record: &InstanceRecord) -> Item {
     set(LOOPS, Value::List(record.loops.iter().map(loop_value).collect()));
     set(GENERATION, Value::number(record.generation));
     set(REPORTED, standing_value(&record.reported));
+    if record.told_token != Stamp::NONE {
+        set(TOLD_TOKEN, Value::number(record.told_token.get()));
+    }
     if let Some(reporting) = &record.reporting {
         let parts = [
             (STANDING, standing_value(&reporting.standing)),
@@ -141,6 +147,11 @@ fn read(fields: &Fields<'_>) -> Result<InstanceRecord, Malformed> {
         loops: fields.maps(LOOPS, LOOPS_MAX)?.iter().map(read_loop).collect::<Result<_, _>>()?,
         generation: fields.number(GENERATION, 1..=u64::MAX)?,
         reported: read_standing(&fields.map(REPORTED)?)?,
+        told_token: fields
+            .has(TOLD_TOKEN)
+            .then(|| read_token(fields, TOLD_TOKEN))
+            .transpose()?
+            .map_or(Stamp::NONE, Stamp::from),
         reporting: fields.map_opt(REPORTING)?.as_ref().map(read_reporting).transpose()?,
         attempt: fields.parsed(ATTEMPT, AttemptId::new)?,
     })

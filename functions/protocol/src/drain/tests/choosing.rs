@@ -139,10 +139,13 @@ fn an_exhausted_record_that_was_delivered_is_committed_instead() {
     let row = OutboxRow { attempts: 20, first_attempt_at: old, ..row("a", 60, "old") };
     let digest = crate::ids::PayloadDigest::of(&row.payload);
     let stone = Tombstone { id: row.id().clone(), digest, redriven: 0, expires_at_secs: 9 };
-    let other_life = Tombstone { redriven: 1, ..stone.clone() };
+    // A late delivery of the event whose record was redriven and delivered since.
+    let later_life = Tombstone { redriven: 1, ..stone.clone() };
+    let other_bytes = Tombstone { digest: crate::ids::PayloadDigest::of(b"other"), ..stone.clone() };
     for (stones, claims, burials) in [
         (Ok(vec![Slot::Present(stone)]), 1, 0),
-        (Ok(vec![Slot::Present(other_life)]), 0, 1),
+        (Ok(vec![Slot::Present(later_life)]), 1, 0),
+        (Ok(vec![Slot::Present(other_bytes)]), 0, 1),
         (Ok(vec![Slot::Damaged(damage("sent#old"))]), 0, 0),
         (Err(FailureKind::TimedOut), 0, 0),
     ] {

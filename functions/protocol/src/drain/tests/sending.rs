@@ -245,3 +245,28 @@ proptest! {
         prop_assert_eq!(out, all);
     }
 }
+
+#[test]
+fn an_outage_of_the_queue_sends_no_row_into_a_call_of_its_own() {
+    // Each pass takes the claim that the wait settled, sends, and learns nothing: the drainer lives, so nothing poisons it.
+    let mut current = row("a", 60, "a1");
+    for pass in 0..8 {
+        let request = match current.claim() {
+            Some(claim) => DrainRequest {
+                settled: vec![SettledClaim { key: current.key.clone(), claim: claim.clone() }],
+                ..request(Mode::Scheduled)
+            },
+            None => request(Mode::Scheduled),
+        };
+        let (terms, mut state) = begin(request, false);
+        let permit = permit_of(&terms, 7);
+        let claim = claim_id(&format!("p{pass}"));
+        let (choice, mut notes) = choose(&mut state, &terms, &permit, slots(&[current]), None, &claim, reading(0));
+        assert_eq!(choice.claims.len(), 1, "pass {pass}");
+        let claimed = after_claims(choice, &[Ok(ClaimAnswer::Claimed)], &terms, &mut notes).mine.remove(0);
+        let kept = claimed.keep_claim();
+        assert_eq!((kept.attempts, kept.free), (0, false));
+        current = OutboxRow { attempts: kept.attempts, stale: kept.stale, ..claimed.row };
+    }
+    assert_eq!(current.stale, 1, "that it was perhaps sent stays known");
+}

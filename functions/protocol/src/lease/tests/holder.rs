@@ -79,7 +79,7 @@ fn a_clock_that_was_set_back_does_not_lengthen_a_lease() {
 fn the_deadline_is_reached_by_whichever_clock_is_further_on() {
     let (mut store, mut east) = (Store::new(), Instance::new("east", fast()));
     east.tick(&mut store, NOON);
-    let mut input = east.input(&store, Command::Tick(east.me_loop.clone()), NOON + 1000);
+    let mut input = east.input(&store, Command::Tick { me_loop: east.me_loop.clone(), delivered: true }, NOON + 1000);
     let decision = decide(&east.rules, &input);
     // Frozen between the decision and the conclusion: the monotonic clock stood still, the wall clock went on.
     input.after.wall = Timestamp::from_ms(NOON + 20_000);
@@ -110,7 +110,7 @@ fn failures_are_counted_by_age_and_the_policy_decides() {
     ] {
         let (mut store, mut east) = (Store::new(), Instance::new("east", verifying(3)));
         east.tick(&mut store, NOON);
-        let input = east.input(&store, Command::Tick(east.me_loop.clone()), NOON + age_ms);
+        let input = east.input(&store, Command::Tick { me_loop: east.me_loop.clone(), delivered: true }, NOON + age_ms);
         let decision = decide(&east.rules, &input);
         let outcome = LeaseOutcome::Failed(FailureKind::Unavailable);
         let asks = must_verify(&east.rules, &decision, &input, &outcome, input.now());
@@ -161,7 +161,7 @@ fn what_an_unreadable_tick_told_is_taken_back_when_the_lease_is_still_held() {
     east.tick(&mut store, NOON + 5_000);
     east.carried = unreadable(&east.rules, &east.carried, Timestamp::from_ms(NOON + 200_000)).carried;
     let back = east.tick(&mut store, NOON + 205_000);
-    assert_eq!((back.token(), back.told()), (Some(1), vec![TransitionKind::Acquired]));
+    assert_eq!((back.token(), back.told()), (Some(1), vec![TransitionKind::Reclaimed]), "no second transfer");
 }
 
 #[test]
@@ -248,4 +248,18 @@ fn an_older_takeover_reports_to_nobody() {
     assert_eq!(store.row().token.get(), 2);
     let old = Command::TakeoverFinished { token: FencingToken::FIRST, try_number: 0, succeeded: true };
     assert!(east.run(&mut store, old, NOON + 60_500, Fault::None, false).decision.write.is_none());
+}
+
+#[test]
+fn a_gated_source_is_switched_off_again_each_minute_while_the_store_cannot_be_read() {
+    let mut east = Instance::new("east", fast());
+    east.rules.source = SourceMode::Gated;
+    east.tick(&mut Store::new(), NOON);
+    let mut asked = Vec::new();
+    for second in 1..=180 {
+        let found = unreadable(&east.rules, &east.carried, Timestamp::from_ms(NOON + second * 1000));
+        asked.extend(found.source);
+        east.carried = found.carried;
+    }
+    assert!(asked.len() >= 3 && asked.iter().all(|enabled| !enabled), "{asked:?}");
 }

@@ -178,7 +178,7 @@ impl Instance {
         {
             conclusion.instance_write_lost();
         }
-        if matches!(input.command, Command::Tick(_)) {
+        if matches!(input.command, Command::Tick { me_loop: _, delivered: true }) {
             self.carried = conclusion.carried;
         }
         Ran { decision, conclusion }
@@ -189,7 +189,7 @@ impl Instance {
     }
 
     fn tick_with(&mut self, store: &mut Store, at_ms: u64, fault: Fault) -> Ran {
-        let command = Command::Tick(self.me_loop.clone());
+        let command = Command::Tick { me_loop: self.me_loop.clone(), delivered: true };
         self.run(store, command, at_ms, fault, false)
     }
 }

@@ -56,7 +56,7 @@ proptest! {
                 Step::LoseLeaseTable => { store.lease = Slot::Absent; store.instances.clear(); continue; }
             };
             let instance = &mut instances[who];
-            let command = command.unwrap_or_else(|| Command::Tick(instance.me_loop.clone()));
+            let command = command.unwrap_or_else(|| Command::Tick { me_loop: instance.me_loop.clone(), delivered: true });
             let before = store.lease.present().map(|row| (row.token.get(), row.attempt.clone()));
             let ran = instance.run(&mut store, command, now, fault, busy);
             if let Some(row) = store.lease.present() {

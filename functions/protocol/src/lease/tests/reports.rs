@@ -55,7 +55,7 @@ fn a_tick_that_loses_the_instance_record_tells_nothing_and_loses_nothing() {
     second.tick(&mut store, NOON);
     let stale = store.instances.clone();
     second.tick(&mut store, NOON + 500);
-    let mut input = first.input(&store, Command::Tick(first.me_loop.clone()), NOON + 600);
+    let mut input = first.input(&store, Command::Tick { me_loop: first.me_loop.clone(), delivered: true }, NOON + 600);
     input.records.instances = stale;
     let decision = decide(&first.rules, &input);
     let mut found =
@@ -87,4 +87,47 @@ fn a_damaged_instance_record_is_left_alone_and_named() {
     let ran = first.tick(&mut store, NOON + 1000);
     assert_eq!((ran.conclusion.role, ran.conclusion.instance_write.is_none()), (Role::Leader, true));
     assert_eq!(ran.conclusion.refused.unwrap().malformed.field, "loops");
+}
+
+#[test]
+fn what_has_not_reached_the_bus_is_not_confirmed_and_not_repeated_by_its_loop() {
+    let (mut store, mut first, mut second) = two_loops();
+    assert_eq!(first.tick(&mut store, NOON).told(), [TransitionKind::Acquired]);
+    let undelivered = Command::Tick { me_loop: first.me_loop.clone(), delivered: false };
+    for second_of in 1..4 {
+        let ran = first.run(&mut store, undelivered.clone(), NOON + second_of * 1000, Fault::None, false);
+        assert!(ran.told().is_empty(), "it waits in that loop's queue");
+    }
+    let reported = |store: &Store| store.instances[0].1.present().unwrap().reported;
+    assert_eq!(reported(&store), Standing::Standby);
+    let mut delivered_store = store.clone();
+    first.tick(&mut delivered_store, NOON + 4000);
+    assert!(matches!(reported(&delivered_store), Standing::Holder { .. }), "confirmed once it was delivered");
+    // The loop dies with its queue: another tells it again.
+    let told: Vec<_> = (4..12).flat_map(|at| second.tick(&mut store, NOON + at * 1000).told()).collect();
+    assert_eq!(told, [TransitionKind::Acquired]);
+}
+
+#[test]
+fn a_lease_taken_up_again_under_its_token_is_no_transfer() {
+    let (mut store, mut first, _) = two_loops();
+    first.tick(&mut store, NOON);
+    first.tick(&mut store, NOON + 1000);
+    let failed = first.tick_with(&mut store, NOON + 4500, Fault::Before(FailureKind::Throttled));
+    assert_eq!(failed.told(), [TransitionKind::Lost]);
+    assert_eq!(first.tick(&mut store, NOON + 5500).told(), [TransitionKind::Reclaimed]);
+    let lost = first.tick(&mut store, NOON + 60_000);
+    assert_eq!(lost.told(), [TransitionKind::Lost, TransitionKind::Reclaimed], "and a new token is told as ever");
+}
+
+#[test]
+fn an_instance_that_cannot_keep_evidence_puts_nobody_at_ease() {
+    let (mut store, mut first, _) = two_loops();
+    first.tick(&mut store, NOON);
+    let mut west = Instance::new("west", fast());
+    assert!(west.tick(&mut store, NOON + 500).conclusion.group_has_holder);
+    let (_, own) = store.instances.iter_mut().find(|(identity, _)| *identity == west.rules.me).unwrap();
+    *own = Slot::Damaged(damage("evidence"));
+    assert!(!west.tick(&mut store, NOON + 1500).conclusion.group_has_holder);
+    assert!(first.tick(&mut store, NOON + 1500).conclusion.group_has_holder, "a holder knows without evidence");
 }

@@ -28,7 +28,7 @@ fn with_claims_in_flight_the_mark_stands_until_they_end_or_the_grace_does() {
     let (mut store, mut east, _) = led_by_east();
     let asked = east.run(&mut store, ASKED, NOON + 2000, Fault::None, true);
     assert_eq!((asked.conclusion.role, asked.token()), (Role::SteppingDown, Some(1)));
-    let tick = Command::Tick(east.me_loop.clone());
+    let tick = Command::Tick { me_loop: east.me_loop.clone(), delivered: true };
     let waiting = east.run(&mut store, tick.clone(), NOON + 3000, Fault::None, true);
     assert_eq!(waiting.conclusion.role, Role::SteppingDown);
     assert_eq!(waiting.conclusion.takeover, None, "a holder on its way out starts no takeover");
@@ -67,7 +67,7 @@ fn a_renewal_and_a_mark_at_the_same_moment_lose_neither() {
     east.run(&mut store, ASKED, NOON + 4500, Fault::None, true);
     // A tick that read before the mark was written.
     let mut twin = Instance { attempts: 700, ..east.clone() };
-    let input = twin.input(&snapshot, Command::Tick(twin.me_loop.clone()), NOON + 4500);
+    let input = twin.input(&snapshot, Command::Tick { me_loop: twin.me_loop.clone(), delivered: true }, NOON + 4500);
     let decision = decide(&twin.rules, &input);
     let (purpose, write) = decision.write.clone().unwrap();
     assert_eq!(purpose, Purpose::Renew);
@@ -141,7 +141,7 @@ fn each_step_down_is_told_also_after_one_was_taken_back() {
     for round in 0..2 {
         let at = NOON + 2000 + round * 4000;
         east.run(&mut store, ASKED, at, Fault::None, true);
-        let tick = Command::Tick(east.me_loop.clone());
+        let tick = Command::Tick { me_loop: east.me_loop.clone(), delivered: true };
         let told = east.run(&mut store, tick.clone(), at + 1000, Fault::None, true).told();
         assert_eq!(told, [TransitionKind::StepDownRequested], "round {round}");
         east.run(&mut store, Command::Resume, at + 1500, Fault::None, true);

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use fencepost_protocol::ids::{AttemptId, FencingToken, Identity, InstanceName, StackId};
+use fencepost_protocol::ids::{AttemptId, FencingToken, Identity, InstanceName, StackId, Stamp};
 use fencepost_protocol::lease::{AcquiredAs, InstanceRecord, LeaseRecord, Standing};
 
 use super::*;
@@ -82,6 +82,7 @@ fn instance_rows() {
         loops: Vec::new(),
         generation: 1,
         reported: Standing::Standby,
+        told_token: Stamp::NONE,
         reporting: None,
         attempt: AttemptId::new("a1").unwrap(),
     });

@@ -108,11 +108,13 @@ prop_compose! {
         loops in vec(loop_id(), 0..=2),
         generation in 1..=u64::MAX,
         reported in standing(),
+        told_token in 0..=limits::FENCING_TOKEN_MAX,
         reporting in option::of((standing(), loop_id(), any::<u64>())),
         attempt in attempt(),
     ) -> InstanceRecord {
         let reporting = reporting.map(|(standing, by, since_generation)| Reporting { standing, by, since_generation });
-        InstanceRecord { lease, identity, evidence, loops, generation, reported, reporting, attempt }
+        let told_token = Stamp::new(told_token).expect("in range");
+        InstanceRecord { lease, identity, evidence, loops, generation, reported, told_token, reporting, attempt }
     }
 }
 
