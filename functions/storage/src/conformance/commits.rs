@@ -11,13 +11,14 @@ use super::{TablesCase, cases};
 use crate::item::Value;
 use crate::records::{Table, outstanding};
 
-pub(super) const CASES: [TablesCase; 9] = cases![TablesCase:
+pub(super) const CASES: [TablesCase; 10] = cases![TablesCase:
     a_commit_ends_the_row_once,
     a_commit_needs_claim_and_token,
     many_commits_are_answered_in_order,
     a_hand_back_frees_the_row,
     a_hand_back_sets_due_time_and_error_where_it_states_them,
-    a_hand_back_that_keeps_the_claim_restores_attempts_alone,
+    a_hand_back_that_keeps_the_claim_changes_the_counters_alone,
+    a_hand_back_writes_the_stale_claims_it_states,
     a_hand_back_needs_claim_and_token,
     many_hand_backs_are_answered_in_order,
     a_damaged_row_is_fenced_and_stays,
@@ -123,7 +124,7 @@ async fn a_hand_back_sets_due_time_and_error_where_it_states_them(world: &World)
     world.stands(&OutboxRow { status: Status::Pending, attempts: 0, last_error: kept, ..last }).await
 }
 
-async fn a_hand_back_that_keeps_the_claim_restores_attempts_alone(world: &World) -> Outcome {
+async fn a_hand_back_that_keeps_the_claim_changes_the_counters_alone(world: &World) -> Outcome {
     let held = world.claimed(1, "c1", 3).await?;
     let plan = HandBack { free: false, ..hand_back(&held, "c1", 3)? };
     for _ in 0..2 {
@@ -131,6 +132,28 @@ async fn a_hand_back_that_keeps_the_claim_restores_attempts_alone(world: &World)
         world.stands(&OutboxRow { attempts: 0, ..held.clone() }).await?;
     }
     equal("a commit afterwards", &try_commit(world, &commit(&held, "c1", 3)?).await?, &ChangeAnswer::Done)
+}
+
+async fn a_hand_back_writes_the_stale_claims_it_states(world: &World) -> Outcome {
+    let first = world.claimed(1, "c1", 3).await?;
+    let second = world.take(&first, "c2", 3).await?;
+    let held = world.take(&second, "c3", 3).await?;
+    equal("stale claims before", &held.stale, &2)?;
+    let keeping = HandBack { stale: 4, free: false, ..hand_back(&held, "c3", 3)? };
+    equal("one that keeps the claim", &try_hand_back(world, &keeping).await?, &ChangeAnswer::Done)?;
+    world.stands(&OutboxRow { attempts: 2, stale: 4, ..held.clone() }).await?;
+    for stale in [1, 0] {
+        let row = if stale == 1 { held.clone() } else { world.claimed(2, "c3", 3).await? };
+        let plan = HandBack { stale, ..hand_back(&row, "c3", 3)? };
+        equal("one that frees the row", &try_hand_back(world, &plan).await?, &ChangeAnswer::Done)?;
+        let free = OutboxRow { status: Status::Pending, attempts: plan.attempts, stale, ..row };
+        world.stands(&free).await?;
+        equal("the same again, as after a lost reply", &try_hand_back(world, &plan).await?, &ChangeAnswer::Done)?;
+        let other = HandBack { stale: stale + 1, ..plan };
+        equal("one with other stale claims", &try_hand_back(world, &other).await?, &fenced(&free))?;
+        world.stands(&free).await?;
+    }
+    Ok(())
 }
 
 async fn a_hand_back_needs_claim_and_token(world: &World) -> Outcome {
@@ -161,7 +184,8 @@ async fn many_hand_backs_are_answered_in_order(world: &World) -> Outcome {
         let not_before = n.is_multiple_of(2).then(|| Timestamp::from_ms(n));
         let last_error = n.is_multiple_of(3).then(|| format!("error {n}"));
         let free = !n.is_multiple_of(5);
-        plans.push(HandBack { not_before, last_error, free, ..hand_back(&row, "c1", 3)? });
+        let stale = u32::try_from(n % 4).unwrap_or(0);
+        plans.push(HandBack { stale, not_before, last_error, free, ..hand_back(&row, "c1", 3)? });
         wanted.push((row, answer));
     }
     let answers = answered(world.outbox().hand_back(&plans).await)?;
@@ -174,7 +198,9 @@ async fn many_hand_backs_are_answered_in_order(world: &World) -> Outcome {
             ChangeAnswer::Done => {
                 let status = if plan.free { Status::Pending } else { row.status.clone() };
                 let (not_before, last_error) = (plan.not_before, plan.last_error.clone());
-                world.stands(&OutboxRow { status, attempts: 0, not_before, last_error, ..row.clone() }).await?;
+                let stale = plan.stale;
+                let left = OutboxRow { status, attempts: 0, stale, not_before, last_error, ..row.clone() };
+                world.stands(&left).await?;
             }
         }
     }

@@ -12,9 +12,10 @@ use crate::item::Value;
 use crate::ports::PutAnswer;
 use crate::records::{Table, dead, outstanding};
 
-pub(super) const CASES: [TablesCase; 9] = cases![TablesCase:
+pub(super) const CASES: [TablesCase; 10] = cases![TablesCase:
     a_burial_moves_the_row_once,
     a_burial_needs_the_row_as_it_was_seen,
+    a_late_burial_does_not_end_the_next_life,
     a_claimed_row_is_buried_as_it_stood,
     a_dead_row_of_a_later_life_is_never_lowered,
     a_damaged_dead_row_stops_the_burial,
@@ -77,6 +78,24 @@ async fn a_burial_needs_the_row_as_it_was_seen(world: &World) -> Outcome {
     let fenced = ChangeAnswer::Fenced(Slot::Present(pending.clone()));
     equal("a row that was handed back", &world.outbox().kill(&plan).await?, &fenced)?;
     world.stands(&pending).await
+}
+
+async fn a_late_burial_does_not_end_the_next_life(world: &World) -> Outcome {
+    let first = world.stored(1).await?;
+    let plan = burial(&first);
+    equal("the burial", &world.outbox().kill(&plan).await?, &ChangeAnswer::Done)?;
+    // Pending as it was, under the same stamp: only the life tells the two apart.
+    let second = OutboxRow { redriven: 1, ..first.clone() };
+    let redrive = Redrive { row: second.clone(), dead_redriven: 0 };
+    equal("the redrive", &world.outbox().put_redriven(&redrive).await?, &PutAnswer::Stored)?;
+    let fenced = ChangeAnswer::Fenced(Slot::Present(second.clone()));
+    equal("late, beside the dead row", &world.outbox().kill(&plan).await?, &fenced)?;
+    world.stands(&second).await?;
+    equal("its dead row", &world.outbox().delete_dead(&first.key, 0).await?, &ChangeAnswer::Done)?;
+    equal("late, after the dead row", &world.outbox().kill(&plan).await?, &fenced)?;
+    world.stands(&second).await?;
+    equal("the burial of its own life", &world.outbox().kill(&burial(&second)).await?, &ChangeAnswer::Done)?;
+    dead_are(world, &[&burial(&second).dead]).await
 }
 
 async fn a_claimed_row_is_buried_as_it_stood(world: &World) -> Outcome {

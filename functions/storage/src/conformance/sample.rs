@@ -204,13 +204,14 @@ pub(super) fn after_claim(row: &OutboxRow, plan: &Claim) -> OutboxRow {
     }
 }
 
-/// A hand-back that frees `row`, attempts one lower.
+/// A hand-back that frees `row`, attempts one lower, stale as it stands.
 pub(super) fn hand_back(row: &OutboxRow, by: &str, number: u64) -> Outcome<HandBack> {
     Ok(HandBack {
         key: row.key.clone(),
         claim: ClaimId::new(by)?,
         token: token(number)?,
         attempts: row.attempts.saturating_sub(1),
+        stale: row.stale,
         free: true,
         not_before: None,
         last_error: None,

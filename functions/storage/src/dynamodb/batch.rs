@@ -4,12 +4,13 @@
 //! batching off, as calls of their own. A batch is no transaction: each statement has its own condition and outcome.
 //!
 //! A statement that was throttled or failed inside the service is tried again, without its neighbours that were answered,
-//! until the policy's tries or its time are used up; never where the caller forbids it. A reply with fewer outcomes than
-//! statements leaves the missing ones unknown.
+//! until the policy's tries or its time are used up; never where the caller forbids it. It fails as its least certain try
+//! did. A reply with fewer outcomes than statements leaves the missing ones unknown.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::operation::batch_execute_statement::BatchExecuteStatementError;
 use aws_sdk_dynamodb::types::{BatchStatementErrorCodeEnum as Code, BatchStatementRequest, BatchStatementResponse};
 use fencepost_protocol::failure::FailureKind;
 use fencepost_protocol::limits::BATCH_STATEMENTS_MAX;
@@ -22,6 +23,7 @@ use super::convert::from_attributes;
 use super::error::statement_error;
 use super::statement;
 use super::table::{Retry, TableClient};
+use super::tries::{Tries, doubt, least_certain};
 use super::write::{Outcome, Write};
 use crate::StoreError;
 use crate::item::{Key, size_bytes};
@@ -44,6 +46,15 @@ type WriteResult = Result<Outcome, StoreError>;
 struct Numbered {
     index: usize,
     request: BatchStatementRequest,
+    /// How an earlier try failed that may have been applied.
+    doubt: Option<FailureKind>,
+}
+
+impl Numbered {
+    /// The answer where `last` is how the last try ended.
+    fn answer(&self, last: WriteResult) -> (usize, WriteResult) {
+        (self.index, last.map_err(|error| least_certain(error, self.doubt)))
+    }
 }
 
 impl TableClient {
@@ -112,7 +123,7 @@ impl TableClient {
                 unsayable.push((index, write));
                 continue;
             };
-            let numbered = Numbered { index, request };
+            let numbered = Numbered { index, request, doubt: None };
             match chunks.last_mut() {
                 Some(chunk) if chunk.len() < BATCH_STATEMENTS_MAX && chunk_bytes + bytes <= REQUEST_ITEM_BYTES_MAX => {
                     chunk_bytes += bytes;
@@ -150,22 +161,24 @@ impl TableClient {
                 reply = self.batch_request(operation, requests, retry) => reply,
                 () = budget.clone() => Err(out_of_time(operation)),
             };
-            let mut outcomes = match reply {
-                Ok(responses) => responses.into_iter(),
+            let (responses, earlier_doubt) = match reply {
+                Ok(answered) => answered,
                 Err(error) => {
-                    results.extend(open.into_iter().map(|numbered| (numbered.index, Err(error.clone()))));
+                    results.extend(open.iter().map(|numbered| numbered.answer(Err(error.clone()))));
                     return results;
                 }
             };
+            let mut outcomes = responses.into_iter();
             let mut again = Vec::new();
-            for numbered in open {
+            for mut numbered in open {
+                numbered.doubt = numbered.doubt.or(earlier_doubt);
                 let result = match outcomes.next() {
                     Some(response) => self.outcome(operation, &numbered.request, response),
                     None => Err(unanswered(operation)),
                 };
                 match result {
                     Err(error) if worth_retrying(&error) && attempt < tries => again.push((numbered, error)),
-                    result => results.push((numbered.index, result)),
+                    result => results.push(numbered.answer(result)),
                 }
             }
             if again.is_empty() {
@@ -176,21 +189,28 @@ impl TableClient {
                 () = budget.clone() => false,
             };
             if !in_time {
-                results.extend(again.into_iter().map(|(numbered, error)| (numbered.index, Err(error))));
+                results.extend(again.into_iter().map(|(numbered, error)| numbered.answer(Err(error))));
                 return results;
             }
             pause *= 2;
-            open = again.into_iter().map(|(numbered, _)| numbered).collect();
+            let doubting = |(numbered, error): (Numbered, StoreError)| Numbered {
+                doubt: numbered.doubt.or(doubt(error.kind)),
+                ..numbered
+            };
+            open = again.into_iter().map(doubting).collect();
         }
         results
     }
 
+    /// The outcomes of one request, and the doubt that holds for all of them: how an earlier try of the request inside the
+    /// SDK failed that may have been applied.
     async fn batch_request(
         &self,
         operation: &'static str,
         statements: Vec<BatchStatementRequest>,
         retry: Retry,
-    ) -> Result<Vec<BatchStatementResponse>, StoreError> {
+    ) -> Result<(Vec<BatchStatementResponse>, Option<FailureKind>), StoreError> {
+        let tries = Tries::default();
         self.observed(operation, async {
             let output = self
                 .client
@@ -198,12 +218,12 @@ impl TableClient {
                 .set_statements(Some(statements))
                 .set_return_consumed_capacity(self.capacity())
                 .customize()
-                .config_override(self.bounds(retry))
+                .config_override(self.bounds(retry).interceptor(tries.watch::<BatchExecuteStatementError>()))
                 .send()
                 .await
-                .map_err(|error| self.failed(operation, &error))?;
+                .map_err(|error| least_certain(self.failed(operation, &error), tries.earlier_doubt()))?;
             let units = output.consumed_capacity().iter().filter_map(|capacity| capacity.capacity_units()).sum();
-            Ok((output.responses.unwrap_or_default(), units))
+            Ok(((output.responses.unwrap_or_default(), tries.earlier_doubt()), units))
         })
         .await
     }

@@ -14,9 +14,9 @@ use crate::records::Table;
 use crate::sdk_failure;
 
 /// An operation's own error, as the SDK types it.
-pub(super) trait ServiceFailure: ProvideErrorMetadata + Error + 'static {}
+pub(super) trait ServiceFailure: ProvideErrorMetadata + Error + Send + Sync + 'static {}
 
-impl<E: ProvideErrorMetadata + Error + 'static> ServiceFailure for E {}
+impl<E: ProvideErrorMetadata + Error + Send + Sync + 'static> ServiceFailure for E {}
 
 /// The setting that names a table.
 pub(super) const fn table_setting(table: Table) -> &'static str {

@@ -16,6 +16,7 @@ mod outbox;
 mod schema;
 mod statement;
 mod table;
+mod tries;
 mod write;
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use super::convert::{Attributes, from_attributes, to_attribute, to_attributes};
 use super::error::ServiceFailure;
 use super::expression::Expressions;
+use super::tries::{Tries, least_certain};
 use super::write::{Condition, Outcome, Write};
 use crate::StoreError;
 use crate::call::{CallObserver, CallPolicy, CallReport};
@@ -141,6 +142,7 @@ impl TableClient {
         when: Condition,
         retry: Retry,
     ) -> Result<(Outcome, f64), StoreError> {
+        let tries = Tries::default();
         let mut expressions = Expressions::default();
         let condition = expressions.condition(self.table, when);
         let (names, values) = expressions.into_maps();
@@ -152,12 +154,12 @@ impl TableClient {
             .return_values_on_condition_check_failure(OldItem::AllOld)
             .set_return_consumed_capacity(self.capacity())
             .customize()
-            .config_override(self.bounds(retry))
+            .config_override(self.bounds(retry).interceptor(tries.watch::<PutItemError>()))
             .send()
             .await;
         match result {
             Ok(output) => Ok((Outcome::Done, units(output.consumed_capacity.as_ref()))),
-            Err(error) => self.refusal(operation, error, |error| match error {
+            Err(error) => self.refusal(operation, error, &tries, |error| match error {
                 PutItemError::ConditionalCheckFailedException(refusal) => Some(refusal),
                 _ => None,
             }),
@@ -172,6 +174,7 @@ impl TableClient {
         when: Condition,
         retry: Retry,
     ) -> Result<(Outcome, f64), StoreError> {
+        let tries = Tries::default();
         let mut expressions = Expressions::default();
         let update = expressions.update(set, remove);
         let condition = expressions.condition(self.table, when);
@@ -185,12 +188,12 @@ impl TableClient {
             .return_values_on_condition_check_failure(OldItem::AllOld)
             .set_return_consumed_capacity(self.capacity())
             .customize()
-            .config_override(self.bounds(retry))
+            .config_override(self.bounds(retry).interceptor(tries.watch::<UpdateItemError>()))
             .send()
             .await;
         match result {
             Ok(output) => Ok((Outcome::Done, units(output.consumed_capacity.as_ref()))),
-            Err(error) => self.refusal(operation, error, |error| match error {
+            Err(error) => self.refusal(operation, error, &tries, |error| match error {
                 UpdateItemError::ConditionalCheckFailedException(refusal) => Some(refusal),
                 _ => None,
             }),
@@ -204,6 +207,7 @@ impl TableClient {
         when: Condition,
         retry: Retry,
     ) -> Result<(Outcome, f64), StoreError> {
+        let tries = Tries::default();
         let mut expressions = Expressions::default();
         let condition = expressions.condition(self.table, when);
         let (names, values) = expressions.into_maps();
@@ -215,12 +219,12 @@ impl TableClient {
             .return_values_on_condition_check_failure(OldItem::AllOld)
             .set_return_consumed_capacity(self.capacity())
             .customize()
-            .config_override(self.bounds(retry))
+            .config_override(self.bounds(retry).interceptor(tries.watch::<DeleteItemError>()))
             .send()
             .await;
         match result {
             Ok(output) => Ok((Outcome::Done, units(output.consumed_capacity.as_ref()))),
-            Err(error) => self.refusal(operation, error, |error| match error {
+            Err(error) => self.refusal(operation, error, &tries, |error| match error {
                 DeleteItemError::ConditionalCheckFailedException(refusal) => Some(refusal),
                 _ => None,
             }),
@@ -232,11 +236,12 @@ impl TableClient {
         &self,
         operation: &'static str,
         error: SdkError<E, HttpResponse>,
+        tries: &Tries,
         refusal: impl Fn(&E) -> Option<&ConditionalCheckFailedException>,
     ) -> Result<(Outcome, f64), StoreError> {
         match error.as_service_error().and_then(refusal) {
             Some(refusal) => Ok((Outcome::Refused(refusal.item.clone().map(from_attributes)), 0.0)),
-            None => Err(self.failed(operation, &error)),
+            None => Err(least_certain(self.failed(operation, &error), tries.earlier_doubt())),
         }
     }
 

@@ -26,6 +26,8 @@ impl DynamoOutbox {
     pub(super) async fn delete_killed(&self, burial: &Burial) -> Result<ChangeAnswer, StoreError> {
         let mut tests = status_tests(&burial.seen);
         tests.push(Test::equal(outstanding::FENCING_TOKEN, Value::number(burial.seen_stamp.get())));
+        // A late delete must not end the next life of the record: put back, it may look the same otherwise.
+        tests.push(Test::equal(outstanding::REDRIVEN, Value::number(burial.dead.row.redriven.into())));
         let key = outstanding::key(&burial.dead.row.key);
         let delete = Write::Delete { key, when: Condition::Holds(tests) };
         self.table.write_one(operation::KILL_DELETE, delete, Retry::Never).await.map(change_answer)

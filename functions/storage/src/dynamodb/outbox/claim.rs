@@ -76,7 +76,10 @@ fn claim_answer(claim: &Claim, outcome: Outcome) -> ClaimAnswer {
 }
 
 fn hand_back_write(row: &HandBack) -> Write {
-    let mut set = vec![(outstanding::ATTEMPTS, Value::number(row.attempts.into()))];
+    let mut set = vec![
+        (outstanding::ATTEMPTS, Value::number(row.attempts.into())),
+        (outstanding::STALE, Value::number(row.stale.into())),
+    ];
     let mut remove = Vec::new();
     if row.free {
         set.push((outstanding::STATUS, Value::text(outstanding::PENDING)));
@@ -110,5 +113,6 @@ fn stands_as_left(plan: &HandBack, row: &OutboxRow) -> bool {
         && row.status == Status::Pending
         && row.stamp == Stamp::from(plan.token)
         && row.attempts == plan.attempts
+        && row.stale == plan.stale
         && plan.not_before.is_none_or(|moment| row.not_before == Some(moment))
 }

@@ -3,6 +3,7 @@
 
 mod batches;
 mod capacity;
+mod certainty;
 mod conformance;
 mod errors;
 mod lost_replies;

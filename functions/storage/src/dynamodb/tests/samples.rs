@@ -96,6 +96,7 @@ pub(super) fn hand_back(row: &OutboxRow, claim: &str) -> HandBack {
         claim: claim_id(claim),
         token: token(1),
         attempts: row.attempts,
+        stale: row.stale,
         free: true,
         not_before: None,
         last_error: None,

@@ -51,6 +51,7 @@ pub(super) fn claim(state: &mut State, claim: &Claim) -> Result<ClaimAnswer, Sto
 pub(super) fn hand_back(state: &mut State, back: &HandBack) -> Result<ChangeAnswer, StoreError> {
     let change = |item: &mut Item| {
         set(item, outstanding::ATTEMPTS, Value::number(back.attempts.into()));
+        set(item, outstanding::STALE, Value::number(back.stale.into()));
         if back.free {
             set(item, outstanding::STATUS, Value::text(outstanding::PENDING));
             item.remove(outstanding::CLAIM);
@@ -74,7 +75,7 @@ pub(super) fn hand_back(state: &mut State, back: &HandBack) -> Result<ChangeAnsw
 fn is_left_by(back: &HandBack, row: &OutboxRow) -> bool {
     let due = back.not_before.or(row.not_before);
     back.free
-        && (&row.status, row.attempts) == (&Status::Pending, back.attempts)
+        && (&row.status, row.attempts, row.stale) == (&Status::Pending, back.attempts, back.stale)
         && (row.stamp, row.not_before) == (back.token.into(), due)
 }
 
@@ -114,12 +115,14 @@ pub(super) fn bury(state: &mut State, body: &DeadRow) -> Result<(), StoreError> 
     }
 }
 
-/// Deletes the outstanding row of a burial. Condition: status, claim and stamp as seen.
+/// Deletes the outstanding row of a burial. Condition: status, claim and stamp as seen, and the very life that died: a late
+/// delete must not end the next one.
 pub(super) fn end_buried(state: &mut State, burial: &Burial) -> Result<ChangeAnswer, StoreError> {
     let as_seen = |standing: Option<&Item>| {
         standing.is_some_and(|item| {
             has_status(item, &burial.seen)
                 && number_of(item, outstanding::FENCING_TOKEN) == Some(burial.seen_stamp.get())
+                && number_of(item, outstanding::REDRIVEN) == Some(burial.dead.row.redriven.into())
         })
     };
     let key = outstanding::key(&burial.dead.row.key);
