@@ -13,7 +13,7 @@ fn group(number: usize) -> Value {
 fn plan(groups: usize) -> Value {
     json!({
         "leading": true, "token": 7, "groups": (0..groups).map(group).collect::<Vec<_>>(), "stale_wait_seconds": 35,
-        "drainer_limit_seconds": 30, "until_ms": START_MS + 55_000, "cut": "unused",
+        "drainer_limit_seconds": 30, "until_ms": START_MS + 55_000,
     })
 }
 

@@ -33,6 +33,11 @@ fn event(number: usize) -> Value {
     json!({ "detail_type": "Lease Acquired", "detail": { "lease": "telemetry", "token": number } })
 }
 
+/// What each tick was told of the events before it.
+fn delivered(ran: &Ran) -> Vec<bool> {
+    ran.named("lease tick").iter().map(|call| call.payload["delivered"].as_bool().unwrap()).collect()
+}
+
 fn is_tick(call: &Call) -> bool {
     call.name == "lease tick"
 }
@@ -46,6 +51,7 @@ fn ticks_for_four_minutes_and_a_half_and_hands_on_what_the_last_tick_carried() {
         ran.calls[0].payload,
         json!({
             "command": "tick", "loop": { "started_at_ms": START_MS, "name": EXECUTION }, "carried": null,
+            "delivered": true,
         })
     );
     for (index, call) in ran.calls.iter().enumerate().skip(1) {
@@ -168,18 +174,43 @@ fn a_takeover_that_cannot_be_started_stops_no_tick_and_shows_at_the_end() {
 }
 
 #[test]
-fn events_that_could_not_be_reported_go_with_the_next_tick() {
+fn events_that_could_not_be_reported_go_with_the_next_tick_which_is_told_so() {
     let ran = cycle(2, |call, number| match (call.name.as_str(), number) {
         ("lease tick", 1) => Some(tick(json!({ "events": [event(1)] }))),
-        ("lease tick", 2) => Some(tick(json!({ "events": [event(2)], "end": true }))),
+        ("lease tick", 2) => Some(tick(json!({ "events": [event(2)] }))),
+        ("lease tick", 3) => Some(tick(json!({ "end": true }))),
         ("events", 1) => Some(error("EventBridge.FailedEntry")),
         _ => None,
     });
-    assert_eq!(ran.sequence(), ["0 lease tick", "0 events", "1 events", "6 lease tick", "6 events"]);
+    let ticks_and_events = ["0 lease tick", "0 events", "5 lease tick", "5 events", "10 lease tick"];
+    assert_eq!(ran.sequence(), ticks_and_events);
+    assert_eq!(delivered(&ran), [true, false, true], "told before, kept back, told at last");
     let tokens: Vec<_> =
-        ran.calls[4].payload["Entries"].as_array().unwrap().iter().map(|e| &e["Detail"]["token"]).collect();
+        ran.calls[3].payload["Entries"].as_array().unwrap().iter().map(|e| &e["Detail"]["token"]).collect();
     assert_eq!(tokens, [1, 2], "oldest first");
-    assert_eq!(ran.output()["ticks"], 2);
+    assert_eq!(ran.output()["ticks"], 3);
+}
+
+#[test]
+fn a_dead_bus_costs_a_tick_two_seconds_and_no_second_try() {
+    let failing = |reply: &dyn Fn() -> Reply| {
+        let mut replies: Vec<_> = (0..4).map(|_| reply()).collect();
+        cycle(4, move |call, number| match call.name.as_str() {
+            "lease tick" if number == 1 => Some(tick(json!({ "events": [event(1)] }))),
+            "events" => Some(replies.pop().expect("one try a tick")),
+            _ => None,
+        })
+    };
+    for name in ["EventBridge.FailedEntry", "EventBridge.ThrottlingException", "EventBridge.InternalException"] {
+        let ran = failing(&|| error(name));
+        assert_eq!(ran.named("events").len(), 4, "{name}");
+        assert_eq!((ran.error(), ran.took_ms), (name, 15_000));
+    }
+    let silent = failing(&|| done().after_seconds(900));
+    let at: Vec<_> = silent.named("lease tick").iter().map(|call| call.at_ms / 1_000).collect();
+    assert_eq!(at, [0, 7, 14, 21], "five seconds' wait and two for the bus");
+    assert_eq!((silent.error(), silent.took_ms), ("States.Timeout", 23_000));
+    assert_eq!(delivered(&silent), [true, false, false, false]);
 }
 
 #[test]
@@ -200,6 +231,7 @@ fn more_than_ten_events_go_ten_at_a_time() {
     let sizes: Vec<_> =
         ran.named("events").iter().map(|call| call.payload["Entries"].as_array().unwrap().len()).collect();
     assert_eq!(sizes, [10, 10, 3]);
+    assert_eq!(delivered(&ran), [true, false, false], "what is left over is not delivered");
 }
 
 #[test]

@@ -114,6 +114,27 @@ fn an_instance_that_does_not_hold_the_lease_watches_nothing() {
 }
 
 #[test]
+fn an_answer_that_was_lost_is_not_denied_by_the_next_one() {
+    for (holder, told) in
+        [(Some(("west", "stack-2")), "west (stack stack-2) holds it now."), (None, "Nobody holds it now.")]
+    {
+        let mut answers = vec![
+            output(json!({
+                "state": "not_holder", "token": null, "holder": holder.map(identity),
+                "handover_bound_seconds": 32, "successor_bound_seconds": 20,
+            })),
+            error("States.Timeout"),
+        ];
+        let ran = run("step_down", json!({}), |_| answers.pop().unwrap());
+        assert_eq!(ran.sequence(), ["0 lease step_down", "1 lease step_down"]);
+        let (_, _, note) = seen(&ran);
+        assert!(note.contains("an earlier one that got no answer may have handed it over"), "{note}");
+        assert!(note.ends_with(told), "{note}");
+        assert_eq!(ran.output()["successor"], json!(holder.map(identity)));
+    }
+}
+
+#[test]
 fn long_bounds_are_watched_by_two_hundred_looks_at_most() {
     let ran = run("step_down", json!({}), |call| {
         if call.name == "lease step_down" {

@@ -1,5 +1,8 @@
 //! `takeover`: orphans only, one forward pass and one settled pass, and its end always written down.
 
+use std::collections::BTreeMap;
+
+use fencepost_local::machine::Outcome;
 use serde_json::{Value, json};
 
 use crate::world::{Call, Ran, Reply, START_MS, done, error, output, run};
@@ -8,13 +11,14 @@ fn plan(groups: usize) -> Value {
     let groups: Vec<_> = (0..groups).map(|number| json!({ "shards": [format!("telemetry#{number:04}")] })).collect();
     json!({
         "leading": true, "token": 7, "groups": groups, "stale_wait_seconds": 35, "drainer_limit_seconds": 30,
-        "until_ms": START_MS + 55_000, "cut": "unused",
+        "until_ms": START_MS + 55_000,
     })
 }
 
 fn page(changes: Value) -> Value {
     let mut page = json!({
         "done": true, "leading": true, "cursor": null, "unsettled": [], "alone": [], "events": [],
+        "stopped_by": null, "again_after_seconds": null,
         "counts": { "sent": 1, "committed": 1, "duplicate_risk": 0 },
     });
     for (field, value) in changes.as_object().unwrap() {
@@ -220,6 +224,111 @@ fn an_end_written_before_whose_reply_was_lost_is_a_success() {
     assert_eq!(ran.output()["counts"]["sent"], 1);
     assert_eq!(ran.calls.last().unwrap().name, "events");
     assert!(ran.calls.iter().all(|call| call.payload["succeeded"] != json!(false)));
+}
+
+/// The answer of a call that the queue stopped: done for this pass, and no cursor.
+fn stopped(again_after_seconds: Option<u64>) -> Value {
+    page(json!({ "stopped_by": "queue", "again_after_seconds": again_after_seconds }))
+}
+
+/// When the drain was called, in seconds, with what changes from call to call.
+fn asked(ran: &Ran) -> Vec<(u64, Value)> {
+    let told = |call: &&Call| json!([call.payload["cursor"], call.payload["settled"], call.payload["alone"]]);
+    ran.named("drainer drain").iter().map(|call| (call.at_ms / 1_000, told(call))).collect()
+}
+
+#[test]
+fn a_call_that_the_queue_stopped_is_made_again_as_it_was() {
+    let alone = |number: usize| json!({ "shard": "telemetry#0000", "position": row(number)["position"] });
+    let mut number = 0;
+    let ran = takeover(plan(1), |call| {
+        (call.name == "drainer drain").then(|| {
+            number += 1;
+            output(match number {
+                1 => page(json!({ "done": false, "cursor": "half", "unsettled": [row(2)] })),
+                2 => stopped(Some(4)),
+                3 => page(json!({ "unsettled": [row(2)], "alone": [alone(4), alone(6)] })),
+                4 => page(json!({ "done": false, "cursor": "settled half" })),
+                5 | 8 => stopped(None),
+                _ => page(json!({})),
+            })
+        })
+    });
+    let settled = json!([row(2)]);
+    assert_eq!(
+        asked(&ran),
+        [
+            (0, json!([null, [], null])),
+            (0, json!(["half", [], null])),
+            (4, json!(["half", [], null])),
+            (39, json!([null, settled, null])),
+            (39, json!(["settled half", settled, null])),
+            (49, json!(["settled half", settled, null])),
+            (49, json!([null, [], alone(4)])),
+            (49, json!([null, [], alone(6)])),
+            (59, json!([null, [], alone(6)])),
+        ],
+        "after what the answer says, else 10 s"
+    );
+    assert_eq!(ran.named("lease takeover_finished")[0].payload, finished(true));
+    assert_eq!(ran.output()["counts"]["sent"], 9, "what a stopped call did counts");
+}
+
+#[test]
+fn a_group_that_stays_stopped_has_failed_whichever_call_it_was() {
+    let alone = json!({ "shard": "telemetry#0000", "position": row(2)["position"] });
+    for stopping in ["pages", "settled", "alone"] {
+        let ran = takeover(plan(2), |call| {
+            let part = match &call.payload {
+                payload if !payload["alone"].is_null() => "alone",
+                payload if payload["settled"] != json!([]) => "settled",
+                _ => "pages",
+            };
+            (call.name == "drainer drain" && call.payload["shards"] == json!(["telemetry#0000"])).then(|| {
+                output(match part {
+                    part if part == stopping => stopped(Some(5)),
+                    "pages" => page(json!({ "unsettled": [row(2)], "alone": [alone] })),
+                    _ => page(json!({})),
+                })
+            })
+        });
+        assert_eq!(written_failure(&ran), "DrainStopped", "{stopping}");
+        assert!(matches!(&ran.outcome, Outcome::Failed { cause, .. } if cause == "queue"), "{:?}", ran.outcome);
+        let waits = ran.entered.iter().filter(|state| state.starts_with("Until")).count();
+        assert_eq!(waits, 6, "{stopping}: six tries again");
+        let before = if stopping == "pages" { 0 } else { 35 };
+        assert_eq!(ran.took_ms, (before + 6 * 5) * 1_000, "{stopping}");
+    }
+}
+
+#[test]
+fn the_tries_again_are_six_in_all_for_a_group() {
+    let groups = 3;
+    let mut calls = BTreeMap::new();
+    let ran = takeover(plan(groups), |call| {
+        (call.name == "drainer drain").then(|| {
+            let number = calls.entry(call.payload["shards"].to_string()).or_insert(0_usize);
+            *number += 1;
+            // Each second call goes through, so that no call is stopped twice running.
+            output(if *number % 2 == 1 { stopped(None) } else { page(json!({ "done": false, "cursor": *number })) })
+        })
+    });
+    assert_eq!(written_failure(&ran), "DrainStopped");
+    assert_eq!(ran.named("drainer drain").len(), groups * 13, "the seventh stop is one too many");
+    assert_eq!(ran.took_ms, 60_000);
+}
+
+#[test]
+fn a_stop_is_not_waited_out_beyond_the_time_of_the_takeover() {
+    let ran = takeover(plan(1), |call| (call.name == "drainer drain").then(|| output(stopped(Some(150)))));
+    assert_eq!((written_failure(&ran), ran.took_ms), ("DrainStopped", 600_000));
+}
+
+#[test]
+fn a_lost_lease_outweighs_the_stop() {
+    let refused = json!({ "leading": false, "stopped_by": "not_permitted" });
+    let ran = takeover(plan(1), |call| (call.name == "drainer drain").then(|| output(page(refused.clone()))));
+    assert_eq!((written_failure(&ran), ran.took_ms), ("Superseded", 0));
 }
 
 #[test]
