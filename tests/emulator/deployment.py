@@ -1,0 +1,197 @@
+"""From the repository's templates to stacks in the emulator.
+
+The templates are those that a user deploys: `sam build`'s output, or infra/ with binaries of one's own. They are expanded by
+the SAM transform itself. Where the emulator knows less than CloudFormation, the expanded template is changed, and every
+change is written down in `Deployment.changes`, which the run prints: what was left out was not tested."""
+
+import hashlib
+import io
+import json
+import logging
+import os
+import pathlib
+import time
+import zipfile
+
+import boto3
+from samtranslator.parser import parser
+from samtranslator.translator.translator import Translator
+from samtranslator.yaml_helper import yaml_parse
+
+from emulator import Emulator
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The transform tells of its own metrics, which nobody reads here.
+logging.getLogger("samtranslator").setLevel(logging.CRITICAL)
+LEFT_OUT = "left-out-in-the-emulator"
+
+
+class DeploymentFailed(Exception):
+    """A stack that did not come about; the message holds every reason that its events name."""
+
+
+class Deployment:
+    """Packages and deploys stacks. `endpoints` are further environment variables of a function, by its logical name."""
+
+    def __init__(self, emulator: Emulator, bootstraps: pathlib.Path | None, endpoints: dict) -> None:
+        self.emulator = emulator
+        self.bootstraps = bootstraps
+        self.endpoints = endpoints
+        self.changes: set[str] = set()
+        self._zips: dict[pathlib.Path, bytes] = {}
+        self.root = ROOT / ("infra/template.yaml" if bootstraps else ".aws-sam/build/template.yaml")
+        if not self.root.is_file():
+            raise FileNotFoundError(f"{self.root.relative_to(ROOT)} is missing: run `sam build`, or give --bootstraps DIR")
+
+    # ---- stacks -----------------------------------------------------------------------------------------------------
+
+    def create(self, region: str, name: str, values: dict, seconds: float = 120) -> dict:
+        """Creates a stack and waits for it; its outputs."""
+        self._submit("create_stack", region, name, values)
+        return self._finish(region, name, "CREATE_COMPLETE", seconds)
+
+    def update(self, region: str, name: str, values: dict, seconds: float = 120) -> dict:
+        """Updates a stack and waits for it; its outputs."""
+        self._submit("update_stack", region, name, values)
+        return self._finish(region, name, "UPDATE_COMPLETE", seconds)
+
+    def delete(self, region: str, name: str, seconds: float = 120) -> None:
+        """Deletes a stack and waits until it is gone."""
+        client = self.emulator.client("cloudformation", region)
+        stack_id = client.describe_stacks(StackName=name)["Stacks"][0]["StackId"]
+        client.delete_stack(StackName=name)
+        self.gone(region, stack_id, seconds)
+
+    def gone(self, region: str, stack_id: str, seconds: float) -> None:
+        """Waits until a stack that is being deleted is gone."""
+        self._finish(region, stack_id, "DELETE_COMPLETE", seconds)
+
+    def _submit(self, operation: str, region: str, name: str, values: dict) -> None:
+        url = self._package(region, self.root, values)
+        parameters = [{"ParameterKey": key, "ParameterValue": str(value)} for key, value in values.items()]
+        getattr(self.emulator.client("cloudformation", region), operation)(
+            StackName=name, TemplateURL=url, Parameters=parameters,
+            Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
+        )
+
+    def _finish(self, region: str, name: str, wanted: str, seconds: float) -> dict:
+        client = self.emulator.client("cloudformation", region)
+        deadline = time.monotonic() + seconds
+        status = "unknown"
+        while time.monotonic() < deadline:
+            try:
+                stack = client.describe_stacks(StackName=name)["Stacks"][0]
+            except client.exceptions.ClientError:
+                if wanted == "DELETE_COMPLETE":
+                    return {}
+                raise
+            status = stack["StackStatus"]
+            if status == wanted:
+                return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
+            if not status.endswith("_IN_PROGRESS"):
+                break
+            time.sleep(0.2)
+        raise DeploymentFailed(f"{name} in {region} is {status}, not {wanted}:\n  " + "\n  ".join(self.reasons(region, name)))
+
+    def reasons(self, region: str, name: str) -> list[str]:
+        """Why resources of a stack failed, those of its nested stacks included."""
+        client = self.emulator.client("cloudformation", region)
+        found = []
+        for stack in [name, *self._nested(client, name)]:
+            try:
+                events = client.describe_stack_events(StackName=stack)["StackEvents"]
+            except client.exceptions.ClientError:
+                continue
+            for event in events:
+                if event["ResourceStatus"].endswith("_FAILED") and event.get("ResourceStatusReason"):
+                    found.append(f"{event['LogicalResourceId']}: {event['ResourceStatusReason']}")
+        return found
+
+    @staticmethod
+    def _nested(client, name: str) -> list[str]:
+        stacks = client.describe_stacks()["Stacks"]
+        short = name.split("/")[1] if name.startswith("arn:") else name
+        return [stack["StackId"] for stack in stacks if stack["StackName"].startswith(f"{short}-")]
+
+    # ---- packaging --------------------------------------------------------------------------------------------------
+
+    def _package(self, region: str, file: pathlib.Path, values: dict) -> str:
+        """Uploads a template, all that it refers to first, as plain CloudFormation; its address."""
+        template = json.loads(json.dumps(yaml_parse(file.read_text(encoding="utf-8"))))
+        for name, resource in template["Resources"].items():
+            properties = resource.get("Properties", {})
+            match resource["Type"]:
+                case "AWS::Serverless::Application":
+                    inner = self._inner_values(properties.get("Parameters", {}), values)
+                    properties["Location"] = self._package(region, file.parent / properties["Location"], inner)
+                case "AWS::Serverless::StateMachine":
+                    properties["DefinitionUri"] = self._object(region, (file.parent / properties["DefinitionUri"]).read_bytes())
+                case "AWS::Serverless::Function":
+                    properties["CodeUri"] = self._object(region, self._code(file.parent, resource))
+                    if properties.pop("DeploymentPreference", None):
+                        self._changed(f"{name}: DeploymentPreference left out (no CodeDeploy); the alias moves at once")
+                    for variable, value in self.endpoints.get(name, {}).items():
+                        properties.setdefault("Environment", {}).setdefault("Variables", {})[variable] = value
+                        self._changed(f"{name}: {variable} added (through a proxy that can fail)")
+        session = boto3.session.Session(region_name=region)
+        expanded = Translator({}, parser.Parser(), boto_session=session).translate(template, dict(values))
+        self._leave_out(expanded)
+        body = json.dumps(expanded, sort_keys=True).encode()
+        return self.emulator.upload(region, f"{hashlib.sha256(body).hexdigest()}.template", body)
+
+    @staticmethod
+    def _inner_values(parameters: dict, values: dict) -> dict:
+        """What is known of a nested stack's parameters before anything is made."""
+        known = {}
+        for name, value in parameters.items():
+            if isinstance(value, dict) and value.get("Ref") in values:
+                known[name] = values[value["Ref"]]
+            elif not isinstance(value, dict):
+                known[name] = value
+        return known
+
+    def _object(self, region: str, body: bytes) -> dict:
+        key = hashlib.sha256(body).hexdigest()
+        self.emulator.upload(region, key, body)
+        return {"Bucket": self.emulator.bucket(region), "Key": key}
+
+    def _code(self, folder: pathlib.Path, resource: dict) -> bytes:
+        """The zip of a function's code: the same bytes for the same program, so that no new version comes of nothing."""
+        if self.bootstraps:
+            program = self.bootstraps / resource["Metadata"]["BuildProperties"]["Binary"]
+        else:
+            program = folder / resource["Properties"]["CodeUri"] / "bootstrap"
+        if not os.access(program, os.X_OK):
+            raise FileNotFoundError(f"{program} is missing or no program")
+        if program not in self._zips:
+            self._zips[program] = self._zip(program.read_bytes())
+        return self._zips[program]
+
+    @staticmethod
+    def _zip(program: bytes) -> bytes:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            entry = zipfile.ZipInfo("bootstrap", date_time=(2024, 1, 1, 0, 0, 0))
+            entry.external_attr = 0o755 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, program)
+        return buffer.getvalue()
+
+    def _leave_out(self, template: dict) -> None:
+        """Takes out what the emulator does not know, and what refers to it."""
+        gone = set()
+        for name, resource in template["Resources"].items():
+            if resource["Type"] == "AWS::CloudWatch::CompositeAlarm":
+                gone.add(name)
+                self._changed(f"{name}: composite alarm left out (unknown there)")
+            elif resource["Type"] == "AWS::CloudWatch::Alarm" and "Metrics" in resource["Properties"]:
+                gone.add(name)
+                self._changed(f"{name}: alarm on a metric expression left out (unknown there)")
+        for name in gone:
+            del template["Resources"][name]
+        for output in template.get("Outputs", {}).values():
+            if any(json.dumps(name) in json.dumps(output["Value"]) for name in gone):
+                output["Value"] = LEFT_OUT
+
+    def _changed(self, words: str) -> None:
+        self.changes.add(words)

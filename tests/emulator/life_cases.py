@@ -1,0 +1,99 @@
+"""The life of a stack: refused with wrong settings, made, changed without a loss, deleted with the lease released."""
+
+import time
+
+from cases import check, until
+from deployment import DeploymentFailed
+from emulator import EAST
+from world import TTL, World
+
+
+def refused(world: World) -> str:
+    """Settings that do not go together fail the deployment, with the reason and nothing left behind."""
+    client = world.emulator.client("cloudformation", EAST)
+    cases = {
+        "FENCEPOST_LEASE_TTL": {"LeaseTtl": "3s"},
+        "drainer_limit": {"StaleClaimDuration": "12s"},
+    }
+    for number, (word, wrong) in enumerate(cases.items()):
+        name = f"refused-{number}"
+        try:
+            world.deployment.create(EAST, name, world.values("refused") | {"TopicRuleName": "refused"} | wrong)
+        except DeploymentFailed as failure:
+            check(word in str(failure), f"{wrong}: the reason does not name {word}: {failure}")
+            check("SettingsCheck" in str(failure), f"{wrong}: something else failed: {failure}")
+        else:
+            raise AssertionError(f"{wrong} was deployed")
+    try:
+        world.deployment.create(EAST, "refused-bare", world.values("refused") | {"LeaseTtl": "300"})
+    except client.exceptions.ClientError as error:
+        check("a number and a unit" in str(error), f"the reason is {error}")
+    else:
+        raise AssertionError("a bare number was deployed")
+    return "a TTL of 3s, a stale_claim_duration below the drainer's limit + 5s, a bare number: each with its reason"
+
+
+def update_keeps_data(world: World) -> str:
+    """An update of both stacks keeps rows, dead records, the lease and its token."""
+    leader, token = world.owner(), world.token()
+    dead = [row["position"]["S"] for row in world.dead()]
+    check(dead, "there is no record whose survival could be seen")
+    for stack in world.stacks.values():
+        before = dict(stack.outputs)
+        stack.values["RequestBytesMax"] = 1048576
+        stack.outputs = world.deployment.update(stack.region, f"fencepost-{stack.name}", stack.values)
+        for output in ("LeaseTableName", "OutboxTableName", "DestinationQueueUrl"):
+            check(stack.outputs[output] == before[output], f"{stack.name}: {output} is another one now")
+    check([row["position"]["S"] for row in world.dead()] == dead, "dead records went with the update")
+    check(world.token() >= token, f"the token fell from {token} to {world.token()}")
+    functions = world.emulator.client("lambda", EAST)
+    name = world.function(world.stacks["east"], "Drainer")
+    live = functions.get_function_configuration(FunctionName=name, Qualifier="live")
+    given = live["Environment"]["Variables"]["FENCEPOST_REQUEST_BYTES_MAX"]
+    check(given == "1048576", f"the alias still has the old settings: {given}")
+    large = bytes(range(256)) * 500
+    world.ledger.publish(EAST, "telemetry/after-the-update", large)
+
+    def arrived():
+        world.ledger.receive()
+        return world.ledger.arrivals("telemetry/after-the-update", large)
+
+    until(100, "a message of 128 KB arrives", arrived)
+    return f"tables, queue and {len(dead)} dead record kept; lease {leader}/{token} → {world.owner()}/{world.token()}"
+
+
+def deletion_releases(world: World) -> str:
+    """Deleting the leader's stack releases the lease first: the other leads long before the TTL, and serves on."""
+    old = world.leader()
+    new = world.other(old)
+    token = world.token()
+    world.ledger.wait_for_all(75)
+    client = world.emulator.client("cloudformation", old.region)
+    stack_id = client.describe_stacks(StackName=f"fencepost-{old.name}")["Stacks"][0]["StackId"]
+    started = time.monotonic()
+    client.delete_stack(StackName=f"fencepost-{old.name}")
+    until(TTL - 4, f"{new.name} leads", lambda: world.owner() == new.name, pause=0.05)
+    took = time.monotonic() - started
+    check(world.token() > token, f"token {world.token()} follows {token}")
+    world.deployment.gone(old.region, stack_id, 90)
+    world.ledger.publish(new.region, "telemetry/after-the-deletion", b"still served")
+    until(20, "a row is stored", world.outstanding)
+    world.start(new, "Drain")
+    world.ledger.wait_for_all(75)
+    return f"{new.name} leads {took:.1f}s after the deletion began (TTL {TTL:g}s), and serves on"
+
+
+def tables_outlive(world: World) -> str:
+    """The last stack is deleted: the lease is free at once, and both tables are kept with token and fence."""
+    last = world.leader()
+    token = world.token()
+    world.deployment.delete(last.region, f"fencepost-{last.name}")
+    tables = world.emulator.client("dynamodb", EAST).list_tables()["TableNames"]
+    outputs = world.stacks["east"].outputs
+    for output in ("LeaseTableName", "OutboxTableName"):
+        check(outputs[output] in tables, f"{output} is gone")
+    check(world.owner() is None, f"the lease is still held by {world.owner()}")
+    check(world.token() == token, f"the token went from {token} to {world.token()}")
+    fence, = world.rows("fence#")
+    check(int(fence["fencing_token"]["N"]) == token, "the fence does not know the last token")
+    return f"both tables are kept; no holder, token {token}, fence {token}"

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""The deployment, seen from outside: what `sam build` built, in an emulator of AWS that nobody here wrote.
+
+    tests/run emulator [--bootstraps DIR] [--only CASE …]
+
+Two stacks in two regions over one pair of tables, driven by their own schedules. The cases speak to AWS' own interfaces, and
+to none of the code. --bootstraps takes the programs fencepost-ingest, fencepost-lease and fencepost-drainer from a folder
+instead of .aws-sam/ (a debug build, while developing). Everything listens on loopback and ends with the run."""
+
+import argparse
+import pathlib
+import signal
+import sys
+import time
+
+import flow_cases
+import lease_cases
+import life_cases
+from cases import Cases
+from deployment import ROOT
+from emulator import EAST, WEST, Emulator
+from proxy import Proxy
+from world import World
+
+
+def main() -> int:
+    arguments = parse()
+    # Ended from outside, the `with` blocks still end what was started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    started = time.monotonic()
+    cases = Cases(arguments.only)
+    with Emulator() as emulator, Proxy(emulator.port) as to_queue, Proxy(emulator.port) as to_table:
+        world = World(emulator, arguments.bootstraps, to_queue, to_table)
+        run(cases, world)
+        print("\nchanged for the emulator, so not tested here:")
+        for change in sorted(world.deployment.changes):
+            print(f"  {change}")
+        if cases.failed:
+            kept = emulator.keep_log(ROOT / ".tools/emulator.log")
+            print(f"\nthe emulator's log is kept: {kept}")
+    print(f"\n{time.monotonic() - started:.0f}s")
+    print(f"{cases.passed} passed, {cases.failed} failed")
+    return 1 if cases.failed or not cases.passed else 0
+
+
+def run(cases: Cases, world: World) -> None:
+    def tables() -> dict:
+        outputs = world.stacks["east"].outputs
+        return {"LeaseTableName": outputs["LeaseTableName"], "OutboxTableName": outputs["OutboxTableName"]}
+
+    def east() -> str:
+        outputs = world.deploy("east", EAST).outputs
+        return f"{len(outputs)} outputs"
+
+    def west() -> str:
+        outputs = world.deploy("west", WEST, Topology="home", TableRegion=EAST, **tables()).outputs
+        return f"{len(outputs)} outputs, tables of {EAST}"
+
+    led = ("deploy east", "lease by schedule")
+    both = (*led, "deploy west", "one leads, one stands by")
+    # East is alone at first, so that it leads; what needs only a leader runs while west waits for its schedule. The
+    # takeover then makes west the leader, whose tables are in another region and whose drainer no stream wakes.
+    plan = [
+        ("deploy east", 120, east, ()),
+        ("stored without a holder", 60, flow_cases.stored_without_a_holder, ("deploy east",)),
+        ("wrong settings refused", 120, life_cases.refused, ("deploy east",)),
+        ("lease by schedule", 180, lease_cases.by_schedule, ("deploy east",)),
+        ("exact bytes", 120, flow_cases.exact_bytes, led),
+        ("deploy west", 120, west, ("deploy east",)),
+        ("queue down", 150, flow_cases.queue_down, led),
+        ("drainer killed before the send", 150, flow_cases.drainer_killed, led),
+        ("drainer killed after the send", 150, flow_cases.drainer_killed_after_the_send, led),
+        ("ingest fails", 150, flow_cases.ingest_fails, led),
+        ("error action", 150, flow_cases.error_action, led),
+        ("one leads, one stands by", 120, lease_cases.both_tick, (*led, "deploy west")),
+        ("takeover", 180, lease_cases.takeover, both),
+        ("abstention", 120, lease_cases.abstention, (*both, "takeover")),
+        ("the old leader comes back", 120, lease_cases.comes_back, (*both, "takeover")),
+        ("too large for the queue", 180, flow_cases.too_large_dies, both),
+        ("step-down", 120, lease_cases.step_down, both),
+        ("update keeps data", 240, life_cases.update_keeps_data, (*both, "too large for the queue")),
+        ("redrive", 200, flow_cases.redrive, (*both, "update keeps data")),
+        ("conservation", 150, flow_cases.conservation, led),
+        ("deletion releases", 180, life_cases.deletion_releases, both),
+        ("tables outlive", 120, life_cases.tables_outlive, (*both, "deletion releases")),
+    ]
+    for name, seconds, work, needs in plan:
+        bound = work if work in (east, west) else (lambda work=work: work(world))
+        cases.run(name, seconds, bound, needs)
+        world.to_queue.heal()
+        world.to_table.heal()
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bootstraps", type=pathlib.Path, metavar="DIR", help="programs to deploy instead of .aws-sam/")
+    parser.add_argument("--only", action="append", metavar="CASE", help="one case (and the deployments); may be repeated")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
