@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencepost_protocol::ids::{AttemptId, LeaseName};
+use fencepost_protocol::ids::{AttemptId, LeaseName, Stamp};
 use fencepost_protocol::lease::{
     Evidence, InstanceRecord, InstanceWrite, LeaseWrite, Liveness, LoopId, Reporting, Standing, StepDownReason,
 };
@@ -33,6 +33,7 @@ fn record(world: &World, name: &str, generation: u64, attempt: &str) -> Outcome<
         loops: Vec::new(),
         generation,
         reported: Standing::Standby,
+        told_token: Stamp::NONE,
         reporting: None,
         attempt: AttemptId::new(attempt)?,
     })
@@ -85,6 +86,7 @@ async fn every_field_comes_back_and_goes_again(world: &World) -> Outcome {
         evidence: Some(Evidence { of, counted_to: Timestamp::MAX, unchanged_for: Duration::from_millis(1_501) }),
         loops: vec![loop_id(2, "größer/:#\"'"), loop_id(1, "")],
         reported: Standing::Holder { token: token(6)?, stepping_down: Some(StepDownReason::Shutdown) },
+        told_token: Stamp::from(token(6)?),
         reporting: Some(Reporting { standing: Standing::Standby, by: loop_id(9, "l"), since_generation: 0 }),
         ..record(world, "east", 1, "a1")?
     };
