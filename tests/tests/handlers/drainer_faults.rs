@@ -25,12 +25,26 @@ fn settled(reply: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn claims_whose_reply_was_lost_are_seen_as_unsettled_and_delivered_after_the_wait() {
+async fn claims_whose_reply_was_lost_are_handed_back_at_once_for_they_were_not_sent() {
     let harness = Harness::new();
-    let mut east = leader_with(&harness, 5).await;
+    let east = leader_with(&harness, 5).await;
     harness.faults.set(operation::CLAIM, 1, Fault::of(Effect::FailAfter(FailureKind::TimedOut)));
     let lost = east.drain(json!({})).await.unwrap();
     assert_eq!((&lost["counts"]["sent"], &lost["stopped_by"]), (&json!(0), &json!("store")));
+    assert_eq!((&lost["counts"]["handed_back"], &lost["again_after_seconds"]), (&json!(5), &json!(10)));
+    let rows = east.outstanding().await;
+    assert!(rows.iter().all(|row| row.status == Status::Pending && row.attempts == 0), "{rows:?}");
+    assert_eq!(east.drain(json!({})).await.unwrap()["counts"]["committed"], 5);
+    assert_eq!(harness.queue.accepted().len(), 5);
+}
+
+#[tokio::test]
+async fn claims_that_cannot_even_be_handed_back_are_delivered_after_the_wait() {
+    let harness = Harness::new();
+    let mut east = leader_with(&harness, 5).await;
+    harness.faults.set(operation::CLAIM, 1, Fault::of(Effect::FailAfter(FailureKind::TimedOut)));
+    harness.faults.set(operation::HAND_BACK, 1, Fault::of(Effect::FailBefore(FailureKind::TimedOut)));
+    east.drain(json!({})).await.unwrap();
     let seen = east.drain(json!({})).await.unwrap();
     assert_eq!(seen["unsettled"].as_array().unwrap().len(), 1, "one claim id for the page");
     for _ in 0..20 {

@@ -52,7 +52,7 @@ impl ClaimedRow {
 pub struct Claimed {
     /// My rows, oldest first.
     pub mine: Vec<ClaimedRow>,
-    /// Rows of a key whose earlier claim failed (ordered destinations): hand them back.
+    /// Rows to hand back: claims of unknown outcome, and rows of a key whose earlier claim failed (ordered destinations).
     pub hand_back: Vec<HandBack>,
     /// The highest token above mine that a refusal showed: read the lease again and ask [`crate::drain::tokens_above`]; with
     /// its answer noted, [`crate::drain::confirm`] hands everything back.
@@ -64,8 +64,9 @@ pub fn claim_is_mine(row: &OutboxRow, claim: &ClaimId) -> bool {
     row.claim() == Some(claim)
 }
 
-/// Sorts the answers to a page's claims, which stand in the order of [`Choice::claims`]. A claim of unknown outcome is left
-/// to age: whoever sees it next reports it as unsettled.
+/// Sorts the answers to a page's claims, which stand in the order of [`Choice::claims`]. A claim of unknown outcome is handed
+/// back: it was certainly not sent, and its drainer lives. Where the claim was not applied the hand-back finds nothing to
+/// do; where it is applied only later, it ages until somebody settles it.
 pub fn after_claims(
     choice: Choice,
     answers: &[Result<ClaimAnswer, FailureKind>],
@@ -82,7 +83,7 @@ pub fn after_claims(
         answered |= answer.is_ok();
         let key = chosen.row.ordering_key().to_owned();
         match outcome(answer, &claim, chosen.row, &mut claimed.above, notes) {
-            Some(row) => {
+            Outcome::Mine(row) => {
                 notes.counts.claimed += 1;
                 notes.counts.stale_claims += u64::from(matches!(claim.seen, Status::Claimed(_)));
                 let row = ClaimedRow { row, claim: claim.claim, token: claim.token, resend: chosen.resend };
@@ -92,7 +93,13 @@ pub fn after_claims(
                     claimed.mine.push(row);
                 }
             }
-            None => {
+            Outcome::Unknown(row) => {
+                let row = ClaimedRow { row, claim: claim.claim, token: claim.token, resend: chosen.resend };
+                claimed.hand_back.push(row.hand_back());
+                notes.blocked.block(&key);
+                failed_keys.insert(key);
+            }
+            Outcome::Lost => {
                 notes.blocked.block(&key);
                 failed_keys.insert(key);
             }
@@ -104,26 +111,36 @@ pub fn after_claims(
     claimed
 }
 
-/// The row as claimed, or `None` where it is not mine or nobody knows.
+/// What a claim's answer means.
+enum Outcome {
+    /// The row is mine, and stands so.
+    Mine(OutboxRow),
+    /// The row is mine if the claim was applied, and would stand so.
+    Unknown(OutboxRow),
+    /// The row is not mine.
+    Lost,
+}
+
 fn outcome(
     answer: &Result<ClaimAnswer, FailureKind>,
     claim: &Claim,
     seen: OutboxRow,
     above: &mut Option<Stamp>,
     notes: &mut Notes,
-) -> Option<OutboxRow> {
+) -> Outcome {
     match answer {
-        Ok(ClaimAnswer::Claimed) => Some(as_claimed(claim, seen)),
-        Ok(ClaimAnswer::Refused(Slot::Present(row))) if claim_is_mine(row, &claim.claim) => Some(row.clone()),
+        Ok(ClaimAnswer::Claimed) => Outcome::Mine(as_claimed(claim, seen)),
+        Ok(ClaimAnswer::Refused(Slot::Present(row))) if claim_is_mine(row, &claim.claim) => Outcome::Mine(row.clone()),
         Ok(ClaimAnswer::Refused(slot)) => {
             notes.counts.conflicts += 1;
             let stamp = slot.present().map(|row| row.stamp).filter(|stamp| stamp.is_above(claim.token));
             *above = (*above).max(stamp);
-            None
+            Outcome::Lost
         }
-        Err(kind) => {
-            notes.counts.unknown += u64::from(!kind.certainly_not_applied());
-            None
+        Err(kind) if kind.certainly_not_applied() => Outcome::Lost,
+        Err(_) => {
+            notes.counts.unknown += 1;
+            Outcome::Unknown(as_claimed(claim, seen))
         }
     }
 }
