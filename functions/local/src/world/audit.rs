@@ -90,7 +90,7 @@ impl World {
     /// The outbox cannot be read, or its stream could not be read to its end.
     pub async fn audit(&self) -> Result<AuditReport, WorldError> {
         let site = &self.commands.site;
-        let contents = Contents::read(self.outbox.as_ref(), &site.lease, self.drained_shards).await?;
+        let contents = Contents::read(self.commands.outbox.as_ref(), &site.lease, self.commands.drained_shards).await?;
         let mut report = AuditReport {
             outstanding: contents.outstanding.iter().map(|row| record(row, None)).collect(),
             dead: contents.dead.iter().map(|dead| record(&dead.row, Some(dead.reason))).collect(),

@@ -7,11 +7,12 @@ use fencepost_protocol::lease::LeaseRecord;
 use fencepost_protocol::outbox::Slot;
 use fencepost_protocol::time::duration_ms;
 use fencepost_runtime::settings::Function;
-use fencepost_storage::{LeaseStore, StoreError};
+use fencepost_storage::{LeaseStore, Outbox, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::WorldError;
+use super::audit::count_outstanding;
 use super::counters::Counts;
 use super::machines::Machine;
 use super::regions::{InstanceState, Regions};
@@ -60,8 +61,13 @@ impl From<LeaseRecord> for LeaseView {
 /// How a world stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// The lease row; `None` before the first acquisition.
+    /// The lease row; `None` before the first acquisition, and where it does not decode (see `refused`).
     pub lease: Option<LeaseView>,
+    /// Records of the group that do not decode, each with its field: the lease row, instance rows, the fence. A tick leaves
+    /// them alone, and no lease is taken past a damaged lease row or fence.
+    pub refused: Vec<String>,
+    /// Rows in the outbox now, damaged ones too.
+    pub outstanding: u64,
     /// The instances.
     pub instances: Vec<InstanceState>,
     /// What happened so far.
@@ -73,6 +79,8 @@ pub(super) struct Commands {
     pub(super) site: Arc<Site>,
     pub(super) regions: Arc<Regions>,
     pub(super) leases: Arc<dyn LeaseStore>,
+    pub(super) outbox: Arc<dyn Outbox>,
+    pub(super) drained_shards: u16,
 }
 
 impl Commands {
@@ -90,7 +98,25 @@ impl Commands {
     }
 
     pub(super) async fn status(&self) -> Result<Status, WorldError> {
-        Ok(Status { lease: self.lease().await?, instances: self.regions.states(), counts: self.site.counters.counts() })
+        let group = self.leases.read_group(&self.site.lease).await?;
+        let fence = self.outbox.read_fence(&self.site.lease).await?;
+        let instances = group.instances.iter().filter_map(|(_, slot)| damage(slot));
+        let refused = damage(&group.lease).into_iter().chain(instances).chain(damage(&fence)).collect();
+        let lease = match group.lease {
+            Slot::Present(record) => Some(record.into()),
+            Slot::Absent | Slot::Damaged(_) => None,
+        };
+        Ok(Status {
+            lease,
+            refused,
+            outstanding: self.outstanding().await?,
+            instances: self.regions.states(),
+            counts: self.site.counters.counts(),
+        })
+    }
+
+    pub(super) async fn outstanding(&self) -> Result<u64, WorldError> {
+        Ok(count_outstanding(self.outbox.as_ref(), &self.site.lease, self.drained_shards).await?)
     }
 
     pub(super) async fn step_down(&self, name: &str) -> Result<Value, WorldError> {
@@ -119,5 +145,12 @@ impl Commands {
             }),
             Err(_) => Err(WorldError::NotRunning { name: name.to_owned() }),
         }
+    }
+}
+
+fn damage<T>(slot: &Slot<T>) -> Option<String> {
+    match slot {
+        Slot::Damaged(damage) => Some(damage.to_string()),
+        Slot::Present(_) | Slot::Absent => None,
     }
 }

@@ -150,6 +150,21 @@ pub enum WorldEvent {
         /// What happened.
         message: String,
     },
+    /// The world ends, the broker takes nothing any more, and ingest has not acknowledged everything yet. Told each second.
+    Stopping {
+        /// Messages that the rule has taken and ingest has not acknowledged.
+        waiting: u64,
+        /// How long the world waits for them at most, in milliseconds.
+        wait_ms_max: u64,
+    },
+    /// The world ended without an acknowledgement of ingest for messages that the broker had acknowledged. One of them whose
+    /// call was under way may be in the outbox all the same.
+    Dropped {
+        /// How many.
+        messages: u64,
+        /// Why.
+        reason: String,
+    },
     /// Something is wrong with the world itself.
     Trouble {
         /// What.

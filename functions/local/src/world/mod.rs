@@ -8,12 +8,12 @@
 //! | an instance: a thread with its own runtime (`process`, `region`) | a region with the stack |
 //! | the two schedules, once a minute from the instance's start | EventBridge Scheduler |
 //! | executions, the event bus, `lambda:invoke` with the function's own time limit (`machines`) | Step Functions, EventBridge, Lambda |
-//! | the topic rule and its failures list (`rule`, `failures`) | IoT Core's rule, asynchronous invocation, failure queue |
+//! | the topic rule and its failures list (`rule`, `failures`, `intake`) | IoT Core's rule, asynchronous invocation, failure queue |
 //! | the outbox's stream (`feed`) | DynamoDB Streams and its event source mapping |
 //!
 //! Guarantees: a killed instance is gone at whatever await it stood, and a started one remembers nothing; what ingest
 //! acknowledged is told to the observer before anything counts it; with a data directory a `kill -9` of the whole process loses
-//! nothing that ingest acknowledged. All instances share two tables, as over a strongly consistent global table; a region that
+//! nothing that ingest acknowledged, and an orderly stop nothing that the broker acknowledged while an instance lives. All instances share two tables, as over a strongly consistent global table; a region that
 //! is cut off from its tables is not modelled here.
 //!
 //! Differences from AWS: retries of ingest come after fractions of a second, not minutes; the failures list has no dead-letter
@@ -31,7 +31,6 @@ use fencepost_runtime::settings::Settings;
 use fencepost_storage::dynamodb::{DynamoLeaseStore, DynamoOutbox, TableNames, create_tables};
 use fencepost_storage::{CallPolicy, Clients, LeaseStore, Outbox};
 use serde_json::Value;
-use tokio::sync::mpsc;
 
 mod audit;
 mod command;
@@ -43,6 +42,7 @@ mod event;
 mod failures;
 mod feed;
 mod history;
+mod intake;
 mod machines;
 mod options;
 mod process;
@@ -62,23 +62,22 @@ pub use error::WorldError;
 pub use event::{IngestOutcome, WorldEvent, WorldObserver};
 pub use options::{Ports, WorldOptions};
 pub use regions::InstanceState;
+pub use site::TOLD;
 
-use crate::broker::{Broker, Published};
-use crate::endpoint::{self, EndpointThread};
+use crate::broker::Broker;
+use crate::endpoint;
 use crate::queue::{QueueFault, QueueServer, QueueStorage};
 use crate::table_server::{StreamReader, TableServer, TableStorage};
 use audit::Contents;
 use command::Commands;
 use data::DataDirectory;
-use failures::Failures;
 use feed::Feed;
 use history::History;
+use intake::Intake;
 use machines::{Definitions, Machine};
 use options::{LEASE_TABLE, OUTBOX_TABLE, REGION};
 use regions::Regions;
-use rule::TopicRule;
 use site::Site;
-use topic::TopicFilter;
 
 /// The option that sets the control port.
 const CONTROL_OPTION: &str = "--control-port";
@@ -91,15 +90,13 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct World {
     // Ended in this order: nothing new, the rule and the control port, the stream, the instances, the stores.
     broker: Broker,
-    core: EndpointThread,
+    intake: Intake,
     feed: Feed,
     commands: Arc<Commands>,
     queue: QueueServer,
     tables: TableServer,
     _data: Option<DataDirectory>,
-    outbox: Arc<dyn Outbox>,
     timing: Timing,
-    drained_shards: u16,
     destination: String,
     control: SocketAddr,
 }
@@ -162,28 +159,28 @@ impl World {
             regions.start(name.as_str()).await?;
         }
         let (broker, published) = Broker::start(loopback(options.ports.mqtt))?;
-        let commands = Arc::new(Commands { site: Arc::clone(&site), regions: Arc::clone(&regions), leases });
-        let core = start_core(Arc::clone(&commands), control_listener, filter, published)?;
+        let commands = Arc::new(Commands { site, regions, leases, outbox, drained_shards });
+        let intake = Intake::start(Arc::clone(&commands), control_listener, filter, published)?;
         Ok(World {
             broker,
-            core,
+            intake,
             feed,
             commands,
             queue,
             tables,
             _data: data,
-            outbox,
             timing,
-            drained_shards,
             destination: options.destination,
             control,
         })
     }
 
-    /// Ends everything and waits for it. Nothing is released or handed back: to the bridge it is a power cut.
-    pub async fn stop(self) {
+    /// Ends everything and waits for it. The broker ends first, and ingest is given what it had acknowledged, for 10 s at most
+    /// and while an instance lives; gives how many messages ingest did not acknowledge. Nothing is released or handed back:
+    /// to the rest of the bridge it is a power cut.
+    pub async fn stop(self) -> u64 {
         self.broker.stop().await;
-        self.core.stop().await;
+        let dropped = self.intake.finish().await;
         self.feed.stop().await;
         for name in self.commands.regions.names() {
             // Those that are dead already are what was wanted.
@@ -191,6 +188,7 @@ impl World {
         }
         self.queue.stop().await;
         self.tables.stop().await;
+        dropped
     }
 
     /// Where the MQTT broker listens.
@@ -312,14 +310,13 @@ impl World {
     /// # Errors
     /// The table cannot be read.
     pub async fn outstanding(&self) -> Result<u64, WorldError> {
-        let lease = &self.commands.site.lease;
-        Ok(audit::count_outstanding(self.outbox.as_ref(), lease, self.drained_shards).await?)
+        self.commands.outstanding().await
     }
 
-    /// Lease, instances and counts together.
+    /// Lease, instances, outstanding rows and counts together. Records that do not decode are part of it, no error.
     ///
     /// # Errors
-    /// The lease table cannot be read, or its row does not decode.
+    /// A table cannot be read.
     pub async fn status(&self) -> Result<Status, WorldError> {
         self.commands.status().await
     }
@@ -357,27 +354,4 @@ async fn open_tables(
         }
     }
     Ok((leases, outbox, reader))
-}
-
-/// The thread of the topic rule, the failures list and the control port.
-fn start_core(
-    commands: Arc<Commands>,
-    control: std::net::TcpListener,
-    filter: TopicFilter,
-    published: mpsc::Receiver<Published>,
-) -> Result<EndpointThread, WorldError> {
-    let core = EndpointThread::spawn("topic rule", move |stop| async move {
-        let (site, regions) = (Arc::clone(&commands.site), Arc::clone(&commands.regions));
-        let failures = Arc::new(Failures::new(Arc::clone(&site), Arc::clone(&regions)));
-        let rule = TopicRule { site: Arc::clone(&site), regions, failures: Arc::clone(&failures), filter };
-        tokio::spawn(rule.run(published));
-        tokio::spawn(failures.feed());
-        tokio::spawn(async move {
-            if let Err(error) = control::serve(control, commands).await {
-                site.trouble(format!("the control port ended: {error}"));
-            }
-        });
-        stop.stopped().await;
-    })?;
-    Ok(core)
 }

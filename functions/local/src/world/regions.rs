@@ -93,6 +93,11 @@ impl Regions {
         self.slots().iter().map(state).collect()
     }
 
+    /// Can any instance be asked, now or when its start is done?
+    pub(super) fn any_lives(&self) -> bool {
+        self.slots().iter().any(|slot| !matches!(slot.state, State::Dead))
+    }
+
     fn change<T>(&self, name: &str, change: impl FnOnce(&mut Slot) -> T) -> Result<T, WorldError> {
         let mut slots = self.slots();
         match slots.iter_mut().find(|slot| slot.name().as_str() == name) {

@@ -59,15 +59,14 @@ pub(super) struct Message {
 }
 
 impl TopicRule {
-    /// Takes messages until the broker is gone.
-    pub(super) async fn run(self, mut published: mpsc::Receiver<Published>) {
-        let rule = Arc::new(self);
-        let lanes: Vec<mpsc::Sender<Message>> = (0..LANES).map(|_| Arc::clone(&rule).open_lane()).collect();
+    /// Takes messages until the broker is gone and its last one has a lane. The lanes go on until they are empty.
+    pub(super) async fn run(self: &Arc<Self>, published: &mut mpsc::Receiver<Published>) {
+        let lanes: Vec<mpsc::Sender<Message>> = (0..LANES).map(|_| Arc::clone(self).open_lane()).collect();
         while let Some(message) = published.recv().await {
-            let Some(message) = rule.take(&message) else { continue };
-            let lane = usize::from(Shard::of_key(&rule.site.lease, &message.client_id, LANES).index());
+            let Some(message) = self.take(&message) else { continue };
+            let lane = usize::from(Shard::of_key(&self.site.lease, &message.client_id, LANES).index());
             if lanes[lane].send(message).await.is_err() {
-                return rule.site.trouble("a lane of the topic rule ended".to_owned());
+                return self.site.trouble("a lane of the topic rule ended".to_owned());
             }
         }
     }
@@ -83,7 +82,7 @@ impl TopicRule {
     }
 
     /// Tells of a message and makes its event, where the rule takes its topic.
-    fn take(&self, published: &Published) -> Option<Message> {
+    pub(super) fn take(&self, published: &Published) -> Option<Message> {
         let digest = PayloadDigest::of(&published.payload);
         let matched = self.filter.matches(&published.topic);
         self.site.tell(&WorldEvent::Published {

@@ -13,6 +13,9 @@ use super::history::History;
 use super::machines::Definitions;
 use super::options::REGION;
 
+/// The target of log lines whose text the observer is told as [`WorldEvent::Trouble`], too.
+pub const TOLD: &str = "fencepost_local::told";
+
 /// The shared part of a world.
 pub(super) struct Site {
     pub(super) lease: LeaseName,
@@ -58,7 +61,7 @@ impl Site {
 
     /// Tells that something is wrong with the world itself.
     pub(super) fn trouble(&self, what: String) {
-        tracing::error!("{what}");
+        tracing::error!(target: TOLD, "{what}");
         self.tell(&WorldEvent::Trouble { what });
     }
 

@@ -13,3 +13,5 @@ mod failover;
 mod harness;
 mod restart;
 mod start;
+mod status;
+mod stop;

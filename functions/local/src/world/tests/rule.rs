@@ -60,14 +60,14 @@ impl Stage {
             options.instances.iter().map(|name| options.settings_of(name, "http://127.0.0.1/queue").unwrap()).collect();
         let regions = Arc::new(Regions::new(Arc::clone(&site), settings));
         let failures = Arc::new(Failures::new(Arc::clone(&site), Arc::clone(&regions)));
-        let rule = TopicRule {
+        let rule = Arc::new(TopicRule {
             site: Arc::clone(&site),
             regions: Arc::clone(&regions),
             failures: Arc::clone(&failures),
             filter: options.check().unwrap(),
-        };
-        let (publish, published) = mpsc::channel(10);
-        tokio::spawn(rule.run(published));
+        });
+        let (publish, mut published) = mpsc::channel(10);
+        tokio::spawn(async move { rule.run(&mut published).await });
         tokio::spawn(failures.feed());
         Self { regions, site, publish, told }
     }

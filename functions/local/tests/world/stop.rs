@@ -1,0 +1,74 @@
+//! The orderly end: what the broker acknowledged is stored before the world is gone, or told as dropped.
+
+use std::collections::BTreeSet;
+
+use fencepost_local::world::{WorldEvent, WorldOptions};
+use fencepost_protocol::ids::PayloadDigest;
+use futures::future::join_all;
+
+use crate::harness::{Directory, Told, assert_delivered, options, publish, start, telemetry, until};
+
+/// Devices of a burst, and messages of each.
+const DEVICES: usize = 6;
+const MESSAGES: usize = 60;
+
+fn bursts() -> Vec<Vec<Vec<u8>>> {
+    (0..DEVICES).map(|device| telemetry(&format!("pump-{device}"), MESSAGES)).collect()
+}
+
+fn digests<'a>(payloads: impl IntoIterator<Item = &'a Vec<u8>>) -> BTreeSet<PayloadDigest> {
+    payloads.into_iter().map(|payload| PayloadDigest::of(payload)).collect()
+}
+
+fn ingested(told: &Told) -> BTreeSet<PayloadDigest> {
+    let digest = |event: &WorldEvent| match event {
+        WorldEvent::Ingested { digest, .. } => Some(digest.clone()),
+        _ => None,
+    };
+    told.all(digest).into_iter().collect()
+}
+
+#[tokio::test]
+async fn everything_acknowledged_is_stored_before_the_end_and_delivered_by_the_next_process() {
+    let directory = Directory::new("stop");
+    let options = WorldOptions { data: Some(directory.0.clone()), ..options() };
+    let (world, told) = start(options.clone()).await;
+    let bursts = bursts();
+    let devices: Vec<String> = (0..DEVICES).map(|device| format!("pump-{device}")).collect();
+    let published =
+        devices.iter().zip(&bursts).map(|(device, payloads)| publish(&world, device, "telemetry/pumps", payloads));
+    join_all(published).await;
+    let waiting = world.counts().published != (DEVICES * MESSAGES) as u64 || world.counts().rule_waiting > 0;
+    assert!(waiting, "the burst is not over when the world is stopped");
+    assert_eq!(world.stop().await, 0, "no message is dropped");
+    assert_eq!(ingested(&told), digests(bursts.iter().flatten()));
+    let killed = told.all(|event| matches!(event, WorldEvent::Killed { .. }).then_some(())).len();
+    assert_eq!(killed, 2, "the instances end, after that");
+
+    let (world, _) = start(options).await;
+    until("the outbox is empty", async || world.outstanding().await.unwrap() == 0).await;
+    assert_delivered(&world, &bursts.concat()).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_living_instance_the_end_comes_at_once_and_tells_what_is_dropped() {
+    let (world, told) = start(options()).await;
+    world.kill("east").await.unwrap();
+    world.kill("west").await.unwrap();
+    let payloads = telemetry("pump", 100);
+    // More than the lanes of the rule hold: some of it is still in the broker's hands.
+    publish(&world, "pump-1", "telemetry/pump-1", &payloads).await;
+    publish(&world, "pump-1", "elsewhere/pump-1", &[b"not for the rule".to_vec()]).await;
+    assert_eq!(world.stop().await, 100);
+    let dropped = told.all(|event| match event {
+        WorldEvent::Dropped { messages, reason } => Some((*messages, reason.clone())),
+        _ => None,
+    });
+    assert_eq!(dropped, [(100, "no instance lives that could store them".to_owned())]);
+    let published = told.all(|event| match event {
+        WorldEvent::Published { digest, matched: true, .. } => Some(digest.clone()),
+        _ => None,
+    });
+    assert_eq!(BTreeSet::from_iter(published), digests(&payloads), "each of them was told");
+}
