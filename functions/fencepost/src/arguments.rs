@@ -28,8 +28,15 @@ pub(crate) struct Arguments {
     pub(crate) demo: DemoArguments,
 }
 
+impl Arguments {
+    /// Is standard output a stream of events, each one JSON object?
+    pub(crate) fn has_json_events(&self) -> bool {
+        matches!(&self.command, Some(Command::Local(local)) if local.action.is_none() && local.world.json)
+    }
+}
+
 const EXIT_CODES: &str = "Exit codes: 0 everything was kept; 1 a promise was broken (a message lost, a row committed twice, \
-    a bound exceeded); 2 bad input, or surroundings such as a busy port.";
+    a bound exceeded, nobody leads after a step-down); 2 bad input, or surroundings such as a busy port.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -103,7 +110,8 @@ pub(crate) struct WorldArguments {
     /// Topics that the rule takes
     #[arg(long, value_name = "FILTER", default_value = "telemetry/#")]
     pub(crate) topic_filter: String,
-    /// Deliver to a FIFO queue: each device's messages in order
+    /// Deliver to a FIFO queue: each device's messages in the order of their receipt time in milliseconds; messages of one
+    /// device in the same millisecond have no order
     #[arg(long)]
     pub(crate) fifo: bool,
     /// What a message's body is: the payload itself, or a `CloudEvents` envelope

@@ -4,7 +4,7 @@
 //! - `arguments` says what can be asked for, `failure` which exit code an answer has.
 //! - `demo` tells the story of a crash and a planned handover and ends with an audit against a ledger of its own.
 //! - `local` runs the world until Ctrl-C, and acts on a running one through its control port.
-//! - `timeline` turns events into lines; `output` is the only room that writes to the terminal.
+//! - `timeline` turns events into lines, `diagnostics` the warnings of our own crates; `output` is the only room that writes to the terminal.
 //!
 //! Decisions of the bridge stay out: the handlers that run are the shipped ones. The time comes from `runtime`'s clock.
 
@@ -16,6 +16,7 @@ use fencepost_runtime::clock::{Clock, SystemClock};
 
 mod arguments;
 mod demo;
+mod diagnostics;
 mod failure;
 mod local;
 mod output;
@@ -27,12 +28,13 @@ use failure::CommandError;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    output::init_logs();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    diagnostics::init(Arc::clone(&clock), arguments.has_json_events());
     let outcome = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| CommandError::environment(format!("the system gives no threads: {error}")))
-        .and_then(|runtime| runtime.block_on(run(arguments)));
+        .and_then(|runtime| runtime.block_on(run(arguments, clock)));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -42,8 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(arguments: Arguments) -> Result<(), CommandError> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+async fn run(arguments: Arguments, clock: Arc<dyn Clock>) -> Result<(), CommandError> {
     match arguments.command.unwrap_or(Command::Demo(arguments.demo)) {
         Command::Demo(arguments) => demo::run(&arguments, clock).await,
         Command::Local(arguments) => match arguments.action {

@@ -2,7 +2,7 @@
 //!
 //! What a program reads (JSON) goes to standard output, unstyled, each line in one write. What a person reads goes to a
 //! [`Screen`]; colours are left out where the stream is no terminal, where `NO_COLOR` is set or where they are not wanted.
-//! Diagnostics go to standard error.
+//! Diagnostics (`diagnostics`) go to standard error.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -10,9 +10,6 @@ use std::sync::{Mutex, PoisonError};
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::failure::CommandError;
 
@@ -63,18 +60,15 @@ pub(crate) fn json_line(value: &impl Serialize) -> io::Result<()> {
     stdout.flush()
 }
 
+/// Says what a person should know before they wait.
+pub(crate) fn warn(text: &str) {
+    Screen::new(Target::Stderr, true).line(&format!("{}: {text}", styled(coloured(AnsiColor::Yellow), "warning")));
+}
+
 /// Says why the command fails.
 pub(crate) fn complain(error: &CommandError) {
     let screen = Screen::new(Target::Stderr, true);
     for line in error.to_string().lines() {
         screen.line(&format!("{}: {line}", styled(coloured(AnsiColor::Red), "error")));
     }
-}
-
-/// Shows warnings of the world's endpoints. What instances and executions do is told by events, not by logs; and a
-/// library's own lines may hold payloads.
-pub(crate) fn init_logs() {
-    let shown = Targets::new().with_target("fencepost_local", LevelFilter::WARN);
-    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_target(false).without_time().compact();
-    tracing_subscriber::registry().with(lines).with(shown).init();
 }

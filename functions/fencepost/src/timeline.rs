@@ -78,18 +78,19 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// The numbers as one line. Waiting: acknowledged by ingest, and neither committed nor dead. A message that an ingest stored
-/// and died before it could say so counts with its second try, as a duplicate.
-pub(crate) fn flow(counts: &Counts) -> String {
+/// The numbers as one line: what happened since the world's start, then what waits now, in the topic rule and in the outbox
+/// (`outstanding` rows, those of an earlier process too). A message that an ingest stored and died before it could say so
+/// counts with its second try, as a duplicate.
+pub(crate) fn flow(counts: &Counts, outstanding: u64) -> String {
     let ingested = counts.ingested + counts.duplicates_ingest + counts.recovered;
-    let waiting = (ingested + counts.redriven).saturating_sub(counts.committed + counts.dead);
     format!(
-        "published {:>6}   ingested {:>6}   sent {:>6}   committed {:>6}   waiting {:>6}",
+        "published {:>6}   ingested {:>6}   sent {:>6}   committed {:>6}   waiting: {} in the rule, {} in the outbox",
         grouped(counts.published),
         grouped(ingested),
         grouped(counts.sent),
         grouped(counts.committed),
-        grouped(waiting),
+        grouped(counts.rule_waiting),
+        grouped(outstanding),
     )
 }
 
@@ -116,6 +117,19 @@ pub(crate) fn describe(event: &WorldEvent) -> Option<(Topic, String)> {
         }
         WorldEvent::FunctionFailed { instance, function, error_type, message } => {
             (Topic::Trouble, format!("{function} of {instance} failed with {error_type}: {message}"))
+        }
+        WorldEvent::Stopping { waiting, wait_ms_max } => {
+            let wait = seconds(Duration::from_millis(*wait_ms_max));
+            let text = format!(
+                "the broker is closed; ingest still has to store {} messages, for which this waits {wait} at most",
+                grouped(*waiting)
+            );
+            (Topic::Wait, text)
+        }
+        WorldEvent::Dropped { messages, reason } => {
+            let text =
+                format!("{} messages that the broker had acknowledged are dropped: {reason}", grouped(*messages));
+            (Topic::Trouble, text)
         }
         WorldEvent::Trouble { what } => (Topic::Trouble, what.clone()),
         WorldEvent::Published { .. }
@@ -196,9 +210,17 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_what_was_stored_and_has_no_end_yet() {
-        let counts = Counts { published: 1_250, ingested: 1_200, committed: 900, dead: 1, ..Counts::default() };
-        assert!(flow(&counts).ends_with("waiting    299"), "{}", flow(&counts));
+    fn waiting_is_told_by_place() {
+        let counts = Counts { published: 1_250, ingested: 1_200, rule_waiting: 50, ..Counts::default() };
+        let text = flow(&counts, 1_299);
+        assert!(text.ends_with("waiting: 50 in the rule, 1,299 in the outbox"), "{text}");
+    }
+
+    #[test]
+    fn an_end_that_drops_messages_says_how_many_and_why() {
+        let event = WorldEvent::Dropped { messages: 1_265, reason: "no instance lives".to_owned() };
+        let expected = "1,265 messages that the broker had acknowledged are dropped: no instance lives";
+        assert_eq!(describe(&event), Some((Topic::Trouble, expected.to_owned())));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use fencepost_local::world::{Status, control};
 use serde_json::Value;
 
-use crate::arguments::{Action, Control};
+use crate::arguments::{Action, Control, Target as InstanceTarget};
 use crate::failure::CommandError;
 use crate::output::{self, Screen, Target};
 use crate::timeline::flow;
@@ -25,8 +25,7 @@ pub(crate) async fn run(action: &Action) -> Result<(), CommandError> {
             screen.line(&format!("{} is started, cold", target.name));
         }
         Action::StepDown(target) => {
-            let answer = call(&target.control, "POST", &format!("/step-down/{}", target.name)).await?;
-            screen.line(&stepped_down(target.name.as_str(), &answer));
+            step_down(target, &screen).await?;
         }
         Action::Resume(target) => {
             let answer = call(&target.control, "POST", &format!("/resume/{}", target.name)).await?;
@@ -35,17 +34,60 @@ pub(crate) async fn run(action: &Action) -> Result<(), CommandError> {
             screen.line(&format!("{} {what}", target.name));
         }
         Action::Status(arguments) => {
-            let answer = call(&arguments.control, "GET", "/status").await?;
             if arguments.json {
+                let answer = call(&arguments.control, "GET", "/status").await?;
                 return output::json_line(&answer)
                     .map_err(|error| CommandError::environment(format!("cannot write the status: {error}")));
             }
-            let status: Status =
-                serde_json::from_value(answer).map_err(|error| unexpected(&arguments.control, &error))?;
-            screen.line(&status_text(&status));
+            screen.line(&status_text(&status(&arguments.control).await?));
         }
     }
     Ok(())
+}
+
+/// Runs the step-down to its end. It breaks a promise where nobody leads then.
+async fn step_down(target: &InstanceTarget, screen: &Screen) -> Result<(), CommandError> {
+    let name = target.name.as_str();
+    if let Some(warning) = nobody_else(name, &status(&target.control).await?) {
+        output::warn(&warning);
+    }
+    let answer = call(&target.control, "POST", &format!("/step-down/{name}")).await?;
+    screen.line(&stepped_down(name, &answer));
+    if successor(&answer).is_some() {
+        return Ok(());
+    }
+    Err(CommandError::PromiseBroken(why_nobody_leads(name, &status(&target.control).await?)))
+}
+
+/// What to know before waiting for a successor of `name` where there can be none.
+fn nobody_else(name: &str, status: &Status) -> Option<String> {
+    let others = || status.instances.iter().filter(|instance| instance.name.as_str() != name);
+    if others().any(|instance| instance.alive)
+        || !status.instances.iter().any(|instance| instance.name.as_str() == name)
+    {
+        return None;
+    }
+    let start: Vec<String> = others().map(|instance| format!("fencepost local start {}", instance.name)).collect();
+    Some(format!("no other instance is up, so nobody else can take over from {name}; first: {}", start.join(", or ")))
+}
+
+/// What the status shows after a step-down without a successor, a sentence each.
+fn why_nobody_leads(name: &str, status: &Status) -> Vec<String> {
+    let holder = status.lease.as_ref().and_then(|lease| lease.owner.as_ref()).map(|owner| owner.name.as_str());
+    let mut lines = vec![match holder {
+        None => format!("no instance took the lease over from {name}"),
+        Some(holder) if holder == name => format!("no other instance leads: {name} holds the lease"),
+        Some(holder) => format!("no instance took the lease over from {name} in time; {holder} holds it now"),
+    }];
+    lines.extend(status.refused.iter().map(|record| format!("a record does not decode and is left alone: {record}")));
+    let dead = status.instances.iter().filter(|instance| !instance.alive);
+    lines.extend(dead.map(|instance| format!("{} is dead; fencepost local start {0}", instance.name)));
+    lines
+}
+
+async fn status(control: &Control) -> Result<Status, CommandError> {
+    let answer = call(control, "GET", "/status").await?;
+    serde_json::from_value(answer).map_err(|error| unexpected(control, &error))
 }
 
 async fn call(control: &Control, method: &str, path: &str) -> Result<Value, CommandError> {
@@ -78,21 +120,26 @@ fn stepped_down(name: &str, answer: &Value) -> String {
         .and_then(Value::as_f64)
         .map_or_else(String::new, |seconds| format!(" after {seconds}s"));
     let note = answer.get("note").and_then(Value::as_str).map_or_else(String::new, |note| format!("; {note}"));
-    let successor = match answer.get("successor") {
-        Some(Value::Object(fields)) => fields.get("name").and_then(Value::as_str),
-        Some(Value::String(successor)) => Some(successor.as_str()),
-        _ => None,
-    };
-    match (answer.get("released").and_then(Value::as_bool), successor) {
+    match (answer.get("released").and_then(Value::as_bool), successor(answer)) {
         (Some(true), Some(successor)) => format!("{name} stepped down; {successor} leads{waited}{note}"),
         (Some(true), None) => format!("{name} stepped down; nobody leads yet{waited}{note}"),
         _ => format!("{name} did not step down{waited}{note}"),
     }
 }
 
+/// Who leads after a step-down, by the machine's output; `None`: nobody else.
+fn successor(answer: &Value) -> Option<&str> {
+    match answer.get("successor") {
+        Some(Value::Object(fields)) => fields.get("name").and_then(Value::as_str),
+        Some(Value::String(successor)) => Some(successor.as_str()),
+        _ => None,
+    }
+}
+
 fn status_text(status: &Status) -> String {
     let lease = match &status.lease {
-        None => "nobody ever held it".to_owned(),
+        None if status.refused.is_empty() => "nobody ever held it".to_owned(),
+        None => "no lease row that decodes".to_owned(),
         Some(lease) => {
             let holder = lease.owner.as_ref().map_or_else(|| "nobody".to_owned(), |owner| owner.name.to_string());
             let stepping = if lease.stepping_down { ", stepping down" } else { "" };
@@ -105,10 +152,11 @@ fn status_text(status: &Status) -> String {
         .map(|instance| format!("{} {}", instance.name, if instance.alive { "up" } else { "dead" }))
         .collect();
     let counts = &status.counts;
+    let refused: String = status.refused.iter().map(|record| format!("\nrefused    {record}")).collect();
     format!(
-        "lease      {lease}\ninstances  {}\nflow       {}\nends       dead {}   commits fenced {}   duplicates known {}",
+        "lease      {lease}{refused}\ninstances  {}\nflow       {}\nends       dead {}   commits fenced {}   duplicates known {}",
         instances.join(", "),
-        flow(counts),
+        flow(counts, status.outstanding),
         counts.dead,
         counts.fenced,
         counts.duplicates_known
@@ -117,7 +165,8 @@ fn status_text(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fencepost_local::world::Counts;
+    use fencepost_local::world::{Counts, InstanceState};
+    use fencepost_protocol::ids::InstanceName;
     use serde_json::json;
 
     use super::*;
@@ -135,7 +184,53 @@ mod tests {
 
     #[test]
     fn a_status_before_the_first_leader_reads_well() {
-        let status = Status { lease: None, instances: Vec::new(), counts: Counts::default() };
-        assert!(status_text(&status).starts_with("lease      nobody ever held it\n"));
+        assert!(status_text(&status(&[])).starts_with("lease      nobody ever held it\n"));
+    }
+
+    fn status(instances: &[(&str, bool)]) -> Status {
+        let state = |&(name, alive): &(&str, bool)| InstanceState { name: InstanceName::new(name).unwrap(), alive };
+        Status {
+            lease: None,
+            refused: Vec::new(),
+            outstanding: 0,
+            instances: instances.iter().map(state).collect(),
+            counts: Counts::default(),
+        }
+    }
+
+    #[test]
+    fn a_status_shows_what_waits_where_and_what_is_refused() {
+        let counts = Counts { rule_waiting: 3, ..Counts::default() };
+        let refused = vec!["the lease row: fencing_token is no number".to_owned()];
+        let text = status_text(&Status { counts, refused, outstanding: 12, ..status(&[("east", true)]) });
+        assert!(
+            text.starts_with("lease      no lease row that decodes\nrefused    the lease row: fencing_token"),
+            "{text}"
+        );
+        assert!(text.contains("waiting: 3 in the rule, 12 in the outbox"), "{text}");
+    }
+
+    #[test]
+    fn a_step_down_that_nobody_can_follow_is_warned_of() {
+        assert_eq!(nobody_else("east", &status(&[("east", true), ("west", true)])), None);
+        assert_eq!(nobody_else("nowhere", &status(&[("east", false)])), None, "the world answers that");
+        let warning = nobody_else("east", &status(&[("east", true), ("west", false)])).unwrap();
+        assert!(warning.contains("nobody else can take over") && warning.contains("local start west"), "{warning}");
+    }
+
+    #[test]
+    fn a_step_down_without_successor_names_what_the_status_shows() {
+        let refused = vec!["the lease row: fencing_token is no number".to_owned()];
+        let lines = why_nobody_leads("east", &Status { refused, ..status(&[("east", true), ("west", false)]) });
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines[1].contains("fencing_token") && lines[2].contains("local start west"), "{lines:?}");
+    }
+
+    #[test]
+    fn only_an_answer_with_a_successor_is_a_success() {
+        for none in [json!({"released": true, "successor": null}), json!({"released": false, "successor": null})] {
+            assert_eq!(successor(&none), None);
+        }
+        assert_eq!(successor(&json!({"released": false, "successor": {"name": "west"}})), Some("west"));
     }
 }

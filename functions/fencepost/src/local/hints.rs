@@ -38,7 +38,7 @@ and see what a failure does:
         sqs = world.sqs_url(),
         host = mqtt.ip(),
         port = mqtt.port(),
-        topic = example_topic(&arguments.topic_filter),
+        topic = shell_word(&example_topic(&arguments.topic_filter)),
         region = world.region(),
         queue = world.queue_url(),
         outbox = world.outbox_table(),
@@ -54,9 +54,26 @@ fn example_topic(filter: &str) -> String {
     filter.split('/').map(level).collect::<Vec<_>>().join("/")
 }
 
+/// `text` as one word of a POSIX shell, quoted where the shell would take it apart.
+fn shell_word(text: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "/-_.,:@%+=".contains(character);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::example_topic;
+    use super::{example_topic, shell_word};
+
+    #[test]
+    fn a_topic_is_quoted_where_the_shell_would_change_it() {
+        assert_eq!(shell_word("telemetry/device-1"), "telemetry/device-1");
+        assert_eq!(shell_word("$SYS/a b"), "'$SYS/a b'");
+        assert_eq!(shell_word("plant's/état"), r"'plant'\''s/état'");
+        assert_eq!(shell_word(""), "''");
+    }
 
     #[test]
     fn the_example_fits_the_filter() {

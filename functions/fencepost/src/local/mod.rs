@@ -72,7 +72,7 @@ fn observer_of(screen: &Arc<Screen>, start: Timestamp, over: &Arc<AtomicBool>) -
     let (screen, over) = (Arc::clone(screen), Arc::clone(over));
     Arc::new(move |at: Timestamp, event: &WorldEvent| {
         // The end of the world kills the instances; nobody asked for that.
-        if over.load(Ordering::Relaxed) {
+        if over.load(Ordering::Relaxed) && matches!(event, WorldEvent::Killed { .. }) {
             return;
         }
         if let Some((topic, text)) = timeline::describe(event) {
@@ -93,13 +93,16 @@ impl Stage {
         match self {
             Self::Timeline { screen, start } => {
                 screen.line(&hints::text(world, arguments));
-                let mut shown = Counts::default();
+                let mut shown = timeline::flow(&Counts::default(), 0);
                 loop {
                     clock.sleep(FLOW_INTERVAL).await;
-                    let counts = world.counts();
-                    if counts != shown {
-                        screen.line(&timeline::line(*start, clock.now().wall, Topic::Flow, &timeline::flow(&counts)));
-                        shown = counts;
+                    let (topic, text) = match world.outstanding().await {
+                        Ok(outstanding) => (Topic::Flow, timeline::flow(&world.counts(), outstanding)),
+                        Err(error) => (Topic::Trouble, error.to_string()),
+                    };
+                    if text != shown {
+                        screen.line(&timeline::line(*start, clock.now().wall, topic, &text));
+                        shown = text;
                     }
                 }
             }
