@@ -117,7 +117,9 @@ BREAKS = {
     "defaults_are_those_of_the_settings": [("MaxAttempts defaults to 20", lambda p: _setting(p, "FENCEPOST_MAX_ATTEMPTS", "durable", "21"))],
     "functions_wait_for_the_check": [
         ("DrainerFunction does not wait", lambda p: _without(_resources(p, "compute")["DrainerFunction"], "DependsOn")),
-        ("keeps its old settings", lambda p: _without(_properties(p, "compute", "LeaseFunction"), "AutoPublishAliasAllProperties")),
+        ("keeps its old properties", lambda p: _without(_properties(p, "compute", "LeaseFunction"), "AutoPublishAliasAllProperties")),
+        ("keeps its old settings under the alias", lambda p: _without(_properties(p, "compute", "LeaseFunction"), "VersionDescription")),
+        ("and releases by them", lambda p: _properties(p, "compute", "LifecycleFunction").update(AutoPublishAlias="live")),
     ],
     "deploy_takes_the_built_template": [
         ("deploy would take", lambda p: p.samconfig["prod"]["deploy"]["parameters"].update(template_file="infra/template.yaml")),

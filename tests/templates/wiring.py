@@ -137,8 +137,15 @@ def functions_wait_for_the_check(project):
         waits = resource.get("DependsOn", [])
         if name != "LifecycleFunction" and "SettingsCheck" not in ([waits] if isinstance(waits, str) else waits):
             findings.append(f"{stack}: {name} does not wait for SettingsCheck")
-        if resource["Properties"].get("AutoPublishAliasAllProperties") is not True:
-            findings.append(f"{stack}: {name} keeps its old settings under the alias when only a setting changes")
+        properties = resource["Properties"]
+        if name == "LifecycleFunction":
+            if "AutoPublishAlias" in properties:
+                findings.append(f"{stack}: {name} keeps its old settings under an alias, and releases by them")
+            continue
+        if properties.get("AutoPublishAliasAllProperties") is not True:
+            findings.append(f"{stack}: {name} keeps its old properties under the alias when only a property changes")
+        if "${SettingsCheck.SettingsDigest}" not in str(properties.get("VersionDescription")):
+            findings.append(f"{stack}: {name} keeps its old settings under the alias when only a parameter changes")
     return findings
 
 

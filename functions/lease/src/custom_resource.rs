@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use fencepost_protocol::ids::Malformed;
+use fencepost_protocol::ids::{Malformed, PayloadDigest};
 use fencepost_runtime::settings::{Function, PREFIX, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -51,6 +51,11 @@ pub(crate) enum Task {
 pub(crate) enum Outcome {
     /// The stack goes on.
     Success(String),
+    /// The stack goes on; `digest` is another one where a setting is another one.
+    Checked {
+        /// A hash of all settings that are set.
+        digest: String,
+    },
     /// The stack goes back.
     Failed(String),
 }
@@ -64,6 +69,15 @@ struct Answer<'a> {
     stack_id: &'a str,
     request_id: &'a str,
     logical_resource_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Data<'a>>,
+}
+
+/// What the template can ask of the resource by `Fn::GetAtt`.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Data<'a> {
+    settings_digest: &'a str,
 }
 
 impl CustomResource {
@@ -115,37 +129,41 @@ impl CustomResource {
         if let Some(region) = self.stack_id.split(':').nth(3) {
             pairs.push(("AWS_REGION".to_owned(), region.to_owned()));
         }
+        let digest = digest_of(&pairs);
         match Settings::parse(&Function::ALL, pairs) {
-            Ok(_) => Outcome::Success("the settings are sound".to_owned()),
+            Ok(_) => Outcome::Checked { digest },
             Err(faults) => Outcome::Failed(faults.to_string()),
         }
     }
 
     /// The answer's body. Its words are cut where the whole would be longer than CloudFormation takes.
     pub(crate) fn answer(&self, outcome: &Outcome) -> Result<Vec<u8>, serde_json::Error> {
-        let (status, reason) = match outcome {
-            Outcome::Success(reason) => ("SUCCESS", reason),
-            Outcome::Failed(reason) => ("FAILED", reason),
-        };
-        let whole = self.encoded(status, reason)?;
+        let encoded = |reason: &str| self.encoded(outcome, reason);
+        let reason = outcome.reason();
+        let whole = encoded(reason)?;
         if whole.len() <= ANSWER_BYTES_MAX {
             return Ok(whole);
         }
         // Escapes make a text longer than it is, so the longest that fits is searched for.
         let ends: Vec<usize> = reason.char_indices().map(|(end, _)| end).collect();
-        let cut = |end: usize| self.encoded(status, &format!("{}…", &reason[..end]));
+        let cut = |end: usize| encoded(&format!("{}…", &reason[..end]));
         let fitting = ends.partition_point(|&end| cut(end).is_ok_and(|body| body.len() <= ANSWER_BYTES_MAX));
         cut(fitting.checked_sub(1).and_then(|last| ends.get(last)).copied().unwrap_or(0))
     }
 
-    fn encoded(&self, status: &str, reason: &str) -> Result<Vec<u8>, serde_json::Error> {
+    fn encoded(&self, outcome: &Outcome, reason: &str) -> Result<Vec<u8>, serde_json::Error> {
+        let data = match outcome {
+            Outcome::Checked { digest } => Some(Data { settings_digest: digest }),
+            Outcome::Success(_) | Outcome::Failed(_) => None,
+        };
         serde_json::to_vec(&Answer {
-            status,
+            status: if outcome.succeeded() { "SUCCESS" } else { "FAILED" },
             reason,
             physical_resource_id: &self.physical_resource_id(),
             stack_id: &self.stack_id,
             request_id: &self.request_id,
             logical_resource_id: &self.logical_resource_id,
+            data,
         })
     }
 
@@ -159,6 +177,28 @@ impl CustomResource {
             }
         }
     }
+}
+
+impl Outcome {
+    /// Does the stack go on?
+    pub(crate) fn succeeded(&self) -> bool {
+        !matches!(self, Self::Failed(_))
+    }
+
+    /// In words.
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            Self::Success(reason) | Self::Failed(reason) => reason,
+            Self::Checked { .. } => "the settings are sound",
+        }
+    }
+}
+
+/// Another text for other settings: a function's version is described by it, so that a change publishes a new one.
+fn digest_of(pairs: &[(String, String)]) -> String {
+    let set = pairs.iter().filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty());
+    let lines: Vec<String> = set.map(|(name, value)| format!("{name}={value}\n")).collect();
+    PayloadDigest::of(lines.concat().as_bytes()).short(16).to_owned()
 }
 
 impl std::fmt::Debug for CustomResource {

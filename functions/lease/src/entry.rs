@@ -86,16 +86,12 @@ where
             Task::Answer(outcome) => outcome,
             Task::Release => Outcome::Success(self.release_in_time(limit).await),
         };
-        let succeeded = match &outcome {
-            Outcome::Success(reason) => {
-                tracing::info!(?request, reason, "CloudFormation is answered: success");
-                true
-            }
-            Outcome::Failed(reason) => {
-                tracing::error!(?request, reason, "CloudFormation is answered: failed");
-                false
-            }
-        };
+        let (succeeded, reason) = (outcome.succeeded(), outcome.reason());
+        if succeeded {
+            tracing::info!(?request, reason, "CloudFormation is answered: success");
+        } else {
+            tracing::error!(?request, reason, "CloudFormation is answered: failed");
+        }
         let body =
             request.answer(&outcome).map_err(|error| Malformed::new("answer to CloudFormation", error.to_string()))?;
         self.deliver(request.response_url(), &body, limit).await?;

@@ -35,8 +35,32 @@ fn answered(request: &CustomResource, outcome: &Outcome) -> (usize, Value) {
 fn the_settings_of_the_samples_are_sound() {
     for text in [CREATE, UPDATE] {
         let request = sample(text, &[], &[]);
-        assert_eq!(request.task(), Task::Answer(Outcome::Success("the settings are sound".to_owned())));
+        assert!(matches!(request.task(), Task::Answer(Outcome::Checked { .. })));
     }
+}
+
+fn digest(properties: &[(&str, Value)]) -> String {
+    match sample(CREATE, &[], properties).task() {
+        Task::Answer(Outcome::Checked { digest }) => digest,
+        other => panic!("not sound: {other:?}"),
+    }
+}
+
+#[test]
+fn the_digest_changes_with_a_setting_and_with_nothing_else() {
+    let first = digest(&[]);
+    assert_eq!(
+        (first.len(), &first),
+        (16, &digest(&[("ServiceTimeout", json!("121")), ("FENCEPOST_JITTER", json!(""))]))
+    );
+    for changed in
+        [("FENCEPOST_LEASE_TTL", "301s"), ("FENCEPOST_LOG", "debug"), ("FENCEPOST_REQUEST_BYTES_MAX", "65536")]
+    {
+        assert_ne!(first, digest(&[(changed.0, json!(changed.1))]), "{}", changed.0);
+    }
+    let request = sample(CREATE, &[], &[]);
+    let (_, answer) = answered(&request, &Outcome::Checked { digest: first.clone() });
+    assert_eq!((&answer["Data"]["SettingsDigest"], &answer["Status"]), (&json!(first), &json!("SUCCESS")));
 }
 
 #[test]
@@ -66,13 +90,13 @@ fn an_instance_without_a_name_takes_the_stacks_region() {
     let nowhere = [("StackId", json!("no-arn"))];
     assert!(failure(&sample(CREATE, &nowhere, &[])).contains("FENCEPOST_INSTANCE"));
     let named = [("FENCEPOST_INSTANCE", json!("east"))];
-    assert!(matches!(sample(CREATE, &nowhere, &named).task(), Task::Answer(Outcome::Success(_))));
+    assert!(matches!(sample(CREATE, &nowhere, &named).task(), Task::Answer(Outcome::Checked { .. })));
 }
 
 #[test]
 fn numbers_are_taken_as_text_and_lists_are_refused() {
     let number = [("FENCEPOST_SHARDS", json!(16)), ("FENCEPOST_BATCHING", json!(true))];
-    assert!(matches!(sample(CREATE, &[], &number).task(), Task::Answer(Outcome::Success(_))));
+    assert!(matches!(sample(CREATE, &[], &number).task(), Task::Answer(Outcome::Checked { .. })));
     let list = [("FENCEPOST_SHARDS", json!([16]))];
     assert!(failure(&sample(CREATE, &[], &list)).contains("FENCEPOST_SHARDS"));
 }
