@@ -47,13 +47,38 @@ class Deployment:
 
     def create(self, region: str, name: str, values: dict, seconds: float = 120) -> dict:
         """Creates a stack and waits for it; its outputs."""
-        self._submit("create_stack", region, name, values)
+        url = self._package(region, self.root, values)
+        parameters = [{"ParameterKey": key, "ParameterValue": str(value)} for key, value in values.items()]
+        self.emulator.client("cloudformation", region).create_stack(
+            StackName=name, TemplateURL=url, Parameters=parameters,
+            Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
+        )
         return self._finish(region, name, "CREATE_COMPLETE", seconds)
 
-    def update(self, region: str, name: str, values: dict, seconds: float = 120) -> dict:
-        """Updates a stack and waits for it; its outputs."""
-        self._submit("update_stack", region, name, values)
-        return self._finish(region, name, "UPDATE_COMPLETE", seconds)
+    def update(self, region: str, name: str, changed: dict, seconds: float = 120) -> None:
+        """Updates the nested stacks that have one of these parameters, and waits for each.
+
+        Not the root: when the emulator updates a nested stack from there, it forgets the attributes of its unchanged
+        resources, and every GetAtt fails. A nested stack that is updated by itself is updated properly."""
+        client = self.emulator.client("cloudformation", region)
+        for resource in client.describe_stack_resources(StackName=name)["StackResources"]:
+            if resource["ResourceType"] != "AWS::CloudFormation::Stack":
+                continue
+            nested = resource["PhysicalResourceId"]
+            given = client.describe_stacks(StackName=nested)["Stacks"][0].get("Parameters", [])
+            names = [one["ParameterKey"] for one in given]
+            if not set(names) & set(changed):
+                continue
+            parameters = [
+                {"ParameterKey": key, "ParameterValue": str(changed[key])} if key in changed
+                else {"ParameterKey": key, "UsePreviousValue": True}
+                for key in names
+            ]
+            client.update_stack(StackName=nested, UsePreviousTemplate=True, Parameters=parameters,
+                                Capabilities=["CAPABILITY_IAM"])
+            self._finish(region, nested, "UPDATE_COMPLETE", seconds)
+            self._changed(f"{resource['LogicalResourceId']}: updated by itself, not through the root (unchanged resources lose "
+                          "their attributes there)")
 
     def delete(self, region: str, name: str, seconds: float = 120) -> None:
         """Deletes a stack and waits until it is gone."""
@@ -65,14 +90,6 @@ class Deployment:
     def gone(self, region: str, stack_id: str, seconds: float) -> None:
         """Waits until a stack that is being deleted is gone."""
         self._finish(region, stack_id, "DELETE_COMPLETE", seconds)
-
-    def _submit(self, operation: str, region: str, name: str, values: dict) -> None:
-        url = self._package(region, self.root, values)
-        parameters = [{"ParameterKey": key, "ParameterValue": str(value)} for key, value in values.items()]
-        getattr(self.emulator.client("cloudformation", region), operation)(
-            StackName=name, TemplateURL=url, Parameters=parameters,
-            Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
-        )
 
     def _finish(self, region: str, name: str, wanted: str, seconds: float) -> dict:
         client = self.emulator.client("cloudformation", region)

@@ -76,7 +76,7 @@ def run(cases: Cases, world: World) -> None:
         ("takeover", 180, lease_cases.takeover, both),
         ("abstention", 120, lease_cases.abstention, (*both, "takeover")),
         ("the old leader comes back", 120, lease_cases.comes_back, (*both, "takeover")),
-        ("too large for the queue", 180, flow_cases.too_large_dies, both),
+        ("too large for the queue", 240, flow_cases.too_large_dies, both),
         ("step-down", 120, lease_cases.step_down, both),
         ("update keeps data", 240, life_cases.update_keeps_data, (*both, "too large for the queue")),
         ("redrive", 200, flow_cases.redrive, (*both, "update keeps data")),

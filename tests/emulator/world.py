@@ -43,7 +43,7 @@ class World:
         self.ledger = Ledger(emulator)
         self.buses = {region: Bus(emulator, region) for region in (EAST, WEST)}
         self.stacks: dict[str, Stack] = {}
-        # The instance whose lease function was taken away, with its alias.
+        # The instance whose functions were taken away, with their aliases.
         self.stopped: tuple[Stack, dict] | None = None
         self.deployment = Deployment(emulator, bootstraps, {
             "DrainerFunction": {"AWS_ENDPOINT_URL_SQS": to_queue.url},
@@ -121,9 +121,16 @@ class World:
     def takeover(self, stack: Stack, token: int) -> str | None:
         """How the takeover of `token` stands in this region."""
         client = self.emulator.client("stepfunctions", stack.region)
-        arn = stack.outputs["TakeoverStateMachineArn"]
-        found = [one for one in client.list_executions(stateMachineArn=arn)["executions"] if one["name"] == f"{LEASE}-{token}-0"]
-        return found[0]["status"] if found else None
+        try:
+            return client.describe_execution(executionArn=self.takeover_arn(stack, token))["status"]
+        except client.exceptions.ExecutionDoesNotExist:
+            return None
+
+    @staticmethod
+    def takeover_arn(stack: Stack, token: int) -> str:
+        """The ARN that the first try of this takeover has, because it is named for lease, token and try."""
+        machine = stack.outputs["TakeoverStateMachineArn"]
+        return f"{machine.replace(':stateMachine:', ':execution:')}:{LEASE}-{token}-0"
 
     # ---- functions --------------------------------------------------------------------------------------------------
 
