@@ -152,7 +152,7 @@ pub enum WorldEvent {
     },
     /// The world ends, the broker takes nothing any more, and ingest has not acknowledged everything yet. Told each second.
     Stopping {
-        /// Messages that the rule has taken and ingest has not acknowledged.
+        /// Messages that the broker had acknowledged and ingest has not.
         waiting: u64,
         /// How long the world waits for them at most, in milliseconds.
         wait_ms_max: u64,

@@ -9,7 +9,9 @@
 //! Messages of one client keep their order: they share a lane, and a lane delivers one at a time. Lanes that are full hold the
 //! broker's publishers back.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -45,6 +47,8 @@ pub(super) struct TopicRule {
     pub(super) regions: Arc<Regions>,
     pub(super) failures: Arc<Failures>,
     pub(super) filter: TopicFilter,
+    /// The broker is gone, and every message that it left is taken and counted.
+    pub(super) all_taken: Arc<AtomicBool>,
 }
 
 /// A message on its way to ingest.
@@ -59,16 +63,46 @@ pub(super) struct Message {
 }
 
 impl TopicRule {
-    /// Takes messages until the broker is gone and its last one has a lane. The lanes go on until they are empty.
-    pub(super) async fn run(self: &Arc<Self>, published: &mut mpsc::Receiver<Published>) {
+    /// Takes messages until the broker is gone and its last one has a lane. The lanes go on until they are empty. When
+    /// `closed` tells that the broker is gone, everything that it left is taken at once, and so counted, though no lane has
+    /// room for it yet.
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        published: &mut mpsc::Receiver<Published>,
+        closed: impl Future<Output = ()>,
+    ) {
         let lanes: Vec<mpsc::Sender<Message>> = (0..LANES).map(|_| Arc::clone(self).open_lane()).collect();
-        while let Some(message) = published.recv().await {
-            let Some(message) = self.take(&message) else { continue };
-            let lane = usize::from(Shard::of_key(&self.site.lease, &message.client_id, LANES).index());
-            if lanes[lane].send(message).await.is_err() {
-                return self.site.trouble("a lane of the topic rule ended".to_owned());
+        let mut taken = VecDeque::new();
+        tokio::pin!(closed);
+        loop {
+            let Some(next) = taken.front().map(|message| self.lane_of(message)) else {
+                let Some(message) = published.recv().await else { break };
+                taken.extend(self.take(&message));
+                continue;
+            };
+            tokio::select! {
+                biased;
+                () = &mut closed, if !self.has_all() => {
+                    while let Ok(message) = published.try_recv() {
+                        taken.extend(self.take(&message));
+                    }
+                    self.all_taken.store(true, Ordering::SeqCst);
+                }
+                room = lanes[next].reserve() => match (room, taken.pop_front()) {
+                    (Ok(room), Some(message)) => room.send(message),
+                    _ => return self.site.trouble("a lane of the topic rule ended".to_owned()),
+                },
             }
         }
+        self.all_taken.store(true, Ordering::SeqCst);
+    }
+
+    fn has_all(&self) -> bool {
+        self.all_taken.load(Ordering::SeqCst)
+    }
+
+    fn lane_of(&self, message: &Message) -> usize {
+        usize::from(Shard::of_key(&self.site.lease, &message.client_id, LANES).index())
     }
 
     fn open_lane(self: Arc<Self>) -> mpsc::Sender<Message> {

@@ -65,9 +65,10 @@ impl Stage {
             regions: Arc::clone(&regions),
             failures: Arc::clone(&failures),
             filter: options.check().unwrap(),
+            all_taken: Arc::default(),
         });
         let (publish, mut published) = mpsc::channel(10);
-        tokio::spawn(async move { rule.run(&mut published).await });
+        tokio::spawn(async move { rule.run(&mut published, std::future::pending()).await });
         tokio::spawn(failures.feed());
         Self { regions, site, publish, told }
     }
