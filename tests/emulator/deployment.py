@@ -87,6 +87,14 @@ class Deployment:
         client.delete_stack(StackName=name)
         self.gone(region, stack_id, seconds)
 
+    def delete_data_first(self, region: str, name: str, seconds: float = 120) -> None:
+        """Deletes a stack, its nested data stack first and by itself: inside nested stacks the emulator forgets Retain."""
+        client = self.emulator.client("cloudformation", region)
+        data = client.describe_stack_resource(StackName=name, LogicalResourceId="DataStack")
+        self.delete(region, data["StackResourceDetail"]["PhysicalResourceId"], seconds)
+        self._changed("DataStack: deleted by itself, before the root (Retain is forgotten inside nested stacks)")
+        self.delete(region, name, seconds)
+
     def gone(self, region: str, stack_id: str, seconds: float) -> None:
         """Waits until a stack that is being deleted is gone."""
         self._finish(region, stack_id, "DELETE_COMPLETE", seconds)

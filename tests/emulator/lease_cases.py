@@ -3,7 +3,8 @@
 import time
 
 from cases import check, until
-from world import GRACE, MARGIN, TAKEOVER_BOUND, TICK, TTL, CALL, World
+from emulator import EAST
+from world import CALL, GRACE, LEASE, MARGIN, TAKEOVER_BOUND, TICK, TTL, World
 
 
 def by_schedule(world: World) -> str:
@@ -23,13 +24,12 @@ def both_tick(world: World) -> str:
     leader = world.leader()
     other = world.other(leader)
     token = world.token()
-    key = {"lease": {"S": "telemetry"}}
 
     def evidence():
-        client = world.emulator.client("dynamodb", "us-east-1")
+        client = world.emulator.client("dynamodb", EAST)
         rows = client.query(
             TableName=world.stacks["east"].outputs["LeaseTableName"], ConsistentRead=True,
-            KeyConditionExpression="lease = :lease", ExpressionAttributeValues={":lease": key["lease"]},
+            KeyConditionExpression="lease = :lease", ExpressionAttributeValues={":lease": {"S": LEASE}},
         )["Items"]
         return [row for row in rows if row["record"]["S"].startswith(f"INSTANCE#{other.name}#")]
 
@@ -51,7 +51,7 @@ def takeover(world: World) -> str:
     confirmed = int(world.lease_row()["confirmed_at"]["N"]) / 1000
     payloads = [(f"telemetry/orphan-{number}", f"orphan {number}".encode()) for number in range(5)]
     for topic, payload in payloads:
-        world.ledger.publish("us-east-1", topic, payload)
+        world.ledger.publish(EAST, topic, payload)
     until(TAKEOVER_BOUND + 5, f"{new.name} leads", lambda: world.owner() == new.name, pause=0.05)
     taken = time.time() - confirmed
     check(taken > TTL + MARGIN, f"taken over {taken:.1f}s after the last renewal, before its TTL")

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import time
 from dataclasses import dataclass
 
 from cases import check, until
@@ -29,7 +28,6 @@ class Stack:
 
     name: str
     region: str
-    values: dict
     outputs: dict
 
 
@@ -59,9 +57,8 @@ class World:
         }
 
     def deploy(self, instance: str, region: str, **more: object) -> Stack:
-        values = self.values(instance) | more
-        outputs = self.deployment.create(region, f"fencepost-{instance}", values)
-        stack = Stack(instance, region, values, outputs)
+        outputs = self.deployment.create(region, f"fencepost-{instance}", self.values(instance) | more)
+        stack = Stack(instance, region, outputs)
         self.stacks[instance] = stack
         self.ledger.watch(region, outputs["DestinationQueueUrl"])
         return stack
