@@ -135,10 +135,7 @@ impl Stage {
     async fn show_flow(&self, world: &World) -> std::convert::Infallible {
         loop {
             self.clock.sleep(FLOW_INTERVAL).await;
-            match world.outstanding().await {
-                Ok(outstanding) => self.say(Topic::Flow, &timeline::flow(&world.counts(), outstanding)),
-                Err(error) => self.say(Topic::Trouble, &error.to_string()),
-            }
+            self.say(Topic::Flow, &timeline::flow(&world.counts()));
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::arguments::{Action, Control, Target as InstanceTarget};
 use crate::failure::CommandError;
 use crate::output::{self, Screen, Target};
-use crate::timeline::flow;
+use crate::timeline::{flow, grouped};
 
 /// What an answer of success has as its HTTP status.
 const OK: u16 = 200;
@@ -154,9 +154,11 @@ fn status_text(status: &Status) -> String {
     let counts = &status.counts;
     let refused: String = status.refused.iter().map(|record| format!("\nrefused    {record}")).collect();
     format!(
-        "lease      {lease}{refused}\ninstances  {}\nflow       {}\nends       dead {}   commits fenced {}   duplicates known {}",
+        "lease      {lease}{refused}\ninstances  {}\nflow       {}\nwaiting    {} in the topic rule, {} in the outbox\nends       dead {}   commits fenced {}   duplicates known {}",
         instances.join(", "),
-        flow(counts, status.outstanding),
+        flow(counts),
+        grouped(counts.rule_waiting),
+        grouped(status.outstanding),
         counts.dead,
         counts.fenced,
         counts.duplicates_known
@@ -207,7 +209,7 @@ mod tests {
             text.starts_with("lease      no lease row that decodes\nrefused    the lease row: fencing_token"),
             "{text}"
         );
-        assert!(text.contains("waiting: 3 in the rule, 12 in the outbox"), "{text}");
+        assert!(text.contains("\nwaiting    3 in the topic rule, 12 in the outbox\n"), "{text}");
     }
 
     #[test]

@@ -93,15 +93,12 @@ impl Stage {
         match self {
             Self::Timeline { screen, start } => {
                 screen.line(&hints::text(world, arguments));
-                let mut shown = timeline::flow(&Counts::default(), 0);
+                let mut shown = timeline::flow(&Counts::default());
                 loop {
                     clock.sleep(FLOW_INTERVAL).await;
-                    let (topic, text) = match world.outstanding().await {
-                        Ok(outstanding) => (Topic::Flow, timeline::flow(&world.counts(), outstanding)),
-                        Err(error) => (Topic::Trouble, error.to_string()),
-                    };
+                    let text = timeline::flow(&world.counts());
                     if text != shown {
-                        screen.line(&timeline::line(*start, clock.now().wall, topic, &text));
+                        screen.line(&timeline::line(*start, clock.now().wall, Topic::Flow, &text));
                         shown = text;
                     }
                 }

