@@ -53,9 +53,10 @@ async fn a_fifo_destination_gets_each_device_in_order() {
     })
     .await;
     let payloads: Vec<Vec<u8>> = (0..8).map(|n| format!("reading {n}").into_bytes()).collect();
-    // One connection after the other: messages of one millisecond have no order.
-    for payload in &payloads {
+    // One connection after the other, each once the rule has stamped the one before: messages of one millisecond have no order.
+    for (payload, published) in payloads.iter().zip(1..) {
         publish(&world, "meter-1", "telemetry/meter-1", std::slice::from_ref(payload)).await;
+        until("the rule took it", async || world.counts().published == published).await;
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     until_at_rest(&world, 8).await;
