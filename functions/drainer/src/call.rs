@@ -141,9 +141,10 @@ impl DrainerFunction {
         let mut request = DrainRequest::scheduled(shards.clone());
         loop {
             let DrainReply { answer, .. } = self.drain(request, limit, Caller::Stream).await?;
+            let again = answer.wake_again_after(self.policy.ordered);
             request = DrainRequest { cursor: answer.cursor, ..DrainRequest::scheduled(shards.clone()) };
             if answer.done {
-                let Some(pause) = answer.again_after_seconds.map(Duration::from_secs) else { return Ok(()) };
+                let Some(pause) = again else { return Ok(()) };
                 if limit.remaining(self.clock.now()) < pause + self.page_time() {
                     return Ok(());
                 }

@@ -332,3 +332,36 @@ async fn no_shard_waits_for_the_end_of_another() {
     let first_round: std::collections::BTreeSet<_> = sent.iter().take(12).map(shard_of).collect();
     assert_eq!(first_round.len(), 5, "{first_round:?}");
 }
+
+#[tokio::test]
+async fn a_woken_drainer_waits_for_the_claim_in_flight_before_its_row() {
+    let harness = Harness::with(&[("FENCEPOST_QUEUE_URL", "http://127.0.0.1/queue.fifo")]);
+    let east = leader_with(&harness, 1).await;
+    // Another call of this instance has the head of the key in its hands: its send takes five seconds.
+    let slow = Fault { delay_after: Duration::from_secs(5), ..Fault::default() };
+    harness.queue_faults.set(operation::SEND, 1, slow);
+    let shard = east.outstanding().await[0].key.shard.to_string();
+    let wake = json!({ "Records": [{ "eventSource": "aws:dynamodb", "eventName": "INSERT",
+        "dynamodb": { "Keys": { "shard": { "S": shard }, "position": { "S": "1700000000000#m0001" } } } }] });
+    let limit = east.limit(Duration::from_secs(20));
+    let clock = harness.clock.clone();
+    tokio::time::pause();
+    let other = async { east.drain(json!({})).await.unwrap()["counts"]["committed"].clone() };
+    let woken = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut event = fencepost_tests::harness::rule_event("m0001", "telemetry/device-1", b"second");
+        event["received_at"] = json!(1_700_000_000_001_u64);
+        east.ingest(event).await.unwrap();
+        east.drainer.handle(wake, &limit).await.unwrap()
+    };
+    let time_passes = async {
+        for _ in 0..80 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            clock.advance(Duration::from_millis(100));
+        }
+    };
+    let (committed, reply, ()) = tokio::join!(other, woken, time_passes);
+    assert_eq!((committed, reply), (json!(1), json!({})));
+    assert_eq!(harness.queue.accepted().len(), 2);
+    assert!(east.outstanding().await.is_empty(), "nobody else would have come for the second");
+}

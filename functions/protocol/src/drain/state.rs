@@ -326,6 +326,14 @@ impl DrainAnswer {
         }
     }
 
+    /// When a woken drainer should look again inside its own time. Beside what every pass says: where order is kept, a row
+    /// behind a claim of somebody else in flight is woken by nothing when that claim ends.
+    pub fn wake_again_after(&self, ordered: bool) -> Option<Duration> {
+        let behind_a_claim = (ordered && self.leading && !self.unsettled.is_empty()).then_some(AGAIN_SOON);
+        let told = self.again_after_seconds.map(Duration::from_secs);
+        [told, behind_a_claim].into_iter().flatten().min()
+    }
+
     /// Sums a call up at `now`. Work that a [`Stop`] ended is done for this pass: the next one begins anew.
     pub fn of(terms: CallTerms, shards: Vec<ShardState>, now: Timestamp) -> Self {
         let mut counts = Counts::default();
