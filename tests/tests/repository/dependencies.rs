@@ -23,7 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// JSON is among them: an event is parsed where its fields are judged, and a parser is as pure as a decision.
 const PROTOCOL_MAY_LINK: &[&str] = &["serde", "serde_json", "sha2", "base64", "thiserror"];
 /// And what its tests may use on top.
-const PROTOCOL_TESTS_MAY_LINK: &[&str] = &["proptest"];
+const PROTOCOL_TESTS_MAY_LINK: &[&str] = &["proptest", "stateright"];
 
 /// The dependency rule: our own crates by the table, AWS clients in storage alone, the pure crate's short list.
 pub(crate) fn edges(tree: &Tree) -> Vec<String> {

@@ -1,0 +1,2 @@
+//! The model.
+fn main() {}
