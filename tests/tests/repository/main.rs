@@ -7,6 +7,7 @@
 mod dependencies;
 mod events;
 mod layout;
+mod mutants;
 mod purity;
 mod readme;
 mod source;
@@ -39,3 +40,4 @@ holds!(every_module_says_what_it_is_for, writing::module_docs);
 holds!(every_allowed_lint_has_a_reason, writing::allowances);
 holds!(no_forbidden_words, writing::forbidden_words);
 holds!(sample_events_are_valid_and_documented, events::samples);
+holds!(every_break_of_the_code_still_applies, mutants::lists);
