@@ -62,11 +62,6 @@ def _rule(project, change):
     rule["Fn::Sub"] = change(rule["Fn::Sub"])
 
 
-def _runbook(project, names):
-    rows = "".join(f"| `{name}` | it means | do |\n" for name in names)
-    project.readme = f"# fencepost\n\n## Runbook\n\n| alarm | means | do |\n|---|---|---|\n{rows}\n## Limits\n"
-
-
 def _unemit(project, metric):
     for path, text in project.rust.items():
         if not path.endswith("telemetry/metric.rs"):
@@ -99,7 +94,7 @@ BREAKS = {
         ("no output Outputs.LeaseFunctionArn", lambda p: _without(p.templates["compute"]["Outputs"], "LeaseFunctionArn")),
     ],
     "substitutions_match_the_machines": [
-        ("does not fill in ${EventBusName}", lambda p: _without(_properties(p, "workflow", "DrainStateMachine")["DefinitionSubstitutions"], "EventBusName")),
+        ("does not fill in ${EventBusName}", lambda p: _without(_properties(p, "workflow", "TakeoverStateMachine")["DefinitionSubstitutions"], "EventBusName")),
         ("fills in Spare", lambda p: _properties(p, "workflow", "DrainStateMachine")["DefinitionSubstitutions"].update(Spare="x")),
         ("redrive is not deployed", lambda p: _without(_resources(p, "workflow"), "RedriveStateMachine")),
         ("which is no machine", lambda p: _properties(p, "workflow", "DrainStateMachine").update(DefinitionUri="../../statemachines/drian.asl.json")),
@@ -240,10 +235,6 @@ BREAKS = {
         ("IngestErrorsAlarm does not stand", lambda p: _rule(p, lambda rule: rule.replace("${IngestErrorsAlarmName}", "x"))),
     ],
     "alarms_stand_on_the_dashboard": [("DeadAlarm is not on", lambda p: _dashboard(p, lambda body: body.replace("${DeadAlarm.Arn}", "x")))],
-    "alarms_stand_in_the_runbook": [
-        ("no line for NoHolder", lambda p: _runbook(p, ["Dead"])),
-        ("names Ghost", lambda p: _runbook(p, ["Ghost"])),
-    ],
     "suppressions_have_reasons": [
         ("CKV_AWS_119 is skipped", lambda p: _resources(p, "data")["LeaseTable"]["Metadata"]["checkov"]["skip"][0].update(comment="")),
         ("CKV_AWS_1 is skipped", lambda p: setattr(p, "checkov", p.checkov + "  - CKV_AWS_1\n")),

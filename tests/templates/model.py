@@ -88,9 +88,9 @@ def rust_settings(source):
 
 
 def rust_metrics(source):
-    """The metrics that `metric.rs` declares."""
+    """The metrics that `metric.rs` declares, with their units."""
     block = re.search(r"^metrics! \{\n(.*?)^\}", source, re.DOTALL | re.MULTILINE).group(1)
-    return set(re.findall(r"^    (\w+): \w+,$", block, re.MULTILINE))
+    return dict(re.findall(r"^    (\w+): (\w+),$", block, re.MULTILINE))
 
 
 def rust_dimensions(source):
@@ -130,7 +130,8 @@ class Project:
         self.samconfig = tomllib.loads(read("samconfig.toml"))
         self.checkov = read(".config/checkov.yaml")
         self.settings = rust_settings(read("functions/runtime/src/settings/rows.rs"))
-        self.metrics = rust_metrics(read("functions/runtime/src/telemetry/metric.rs"))
+        self.metric_units = rust_metrics(read("functions/runtime/src/telemetry/metric.rs"))
+        self.metrics = set(self.metric_units)
         emf = read("functions/runtime/src/telemetry/emf.rs")
         self.dimensions = rust_dimensions(emf)
         self.namespace = re.search(r'NAMESPACE: &str = "(\w+)"', emf).group(1)
@@ -139,8 +140,8 @@ class Project:
             str(file.relative_to(ROOT)): file.read_text(encoding="utf-8")
             for file in sorted((ROOT / "functions").glob("*/src/**/*.rs"))
         })
-        readme = ROOT / "README.md"
-        self.readme = readme.read_text(encoding="utf-8") if readme.exists() else ""
+        self.readme = read("README.md")
+        self.infra_readme = read("infra/README.md")
 
     def twin(self):
         return copy.deepcopy(self)

@@ -16,6 +16,7 @@ CALLS = {
     "dynamodb:PutItem": ".put_item()", "dynamodb:UpdateItem": ".update_item()", "dynamodb:DeleteItem": ".delete_item()",
     "dynamodb:PartiQLInsert": "INSERT INTO", "dynamodb:PartiQLUpdate": "UPDATE \\\"", "dynamodb:PartiQLDelete": "DELETE FROM",
     "sqs:SendMessage": ".send_message_batch()",
+    "events:PutEvents": ".put_events()",
     "iot:GetTopicRule": ".get_topic_rule()", "iot:EnableTopicRule": ".enable_topic_rule()", "iot:DisableTopicRule": ".disable_topic_rule()",
 }
 # Actions that the platform takes for a function, by what makes it do so.

@@ -3,14 +3,18 @@ find that. A check without a break is itself a failure."""
 
 import unittest
 
+import breaks
+import breaks_of_documents
 import model
 import policies
+import review
+import runbook
 import timing
 import watching
 import wiring
-from breaks import BREAKS
 
-CHECKS = [check for room in (wiring, timing, policies, watching) for check in room.CHECKS]
+BREAKS = breaks.BREAKS | breaks_of_documents.BREAKS
+CHECKS = [check for room in (wiring, timing, policies, watching, runbook, review) for check in room.CHECKS]
 PROJECT = model.Project()
 
 

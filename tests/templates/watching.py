@@ -1,5 +1,5 @@
 """What is watched: every function and machine has a log group, an alarm and a way for its failures; every metric that an
-alarm or the dashboard names is emitted under those dimensions; every alarm stands in the composite and in the runbook."""
+alarm or the dashboard names is emitted under those dimensions; every alarm stands in the composite and on the dashboard."""
 
 import json
 import re
@@ -181,19 +181,6 @@ def alarms_stand_on_the_dashboard(project):
     ]
 
 
-def alarms_stand_in_the_runbook(project):
-    """Each alarm has a line in README's table under a heading that says runbook, as soon as there is one."""
-    runbook = re.search(r"^#+ [^\n]*[Rr]unbook[^\n]*\n(.*?)(?=^#+ |\Z)", project.readme, re.DOTALL | re.MULTILINE)
-    if not runbook:
-        return []
-    rows = [line for line in runbook.group(1).splitlines() if line.startswith("|")]
-    findings = []
-    alarms = {name.removesuffix("Alarm") for _, name, _ in project.resources(*ALARMS)}
-    stated = {word for row in rows for word in re.findall(r"`(\w+)`", row.split("|")[1])}
-    findings += [f"README.md: the runbook has no line for {name}" for name in sorted(alarms - stated)]
-    return findings + [f"README.md: the runbook names {name}, which is no alarm" for name in sorted(stated - alarms)]
-
-
 def suppressions_have_reasons(project):
     findings = []
     for stack, name, resource in project.resources():
@@ -209,6 +196,5 @@ def suppressions_have_reasons(project):
 
 CHECKS = [
     functions_are_complete, machines_are_complete, logs_end_some_day, tables_are_kept, metrics_are_emitted, every_metric_is_shown,
-    alarms_tell_somebody, alarms_stand_in_the_composite, alarms_stand_on_the_dashboard, alarms_stand_in_the_runbook,
-    suppressions_have_reasons,
+    alarms_tell_somebody, alarms_stand_in_the_composite, alarms_stand_on_the_dashboard, suppressions_have_reasons,
 ]

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::arguments::{Action, Control, Target as InstanceTarget};
 use crate::failure::CommandError;
+use crate::local::hints::start_again;
 use crate::output::{self, Screen, Target};
 use crate::timeline::{flow, grouped};
 
@@ -18,7 +19,8 @@ pub(crate) async fn run(action: &Action) -> Result<(), CommandError> {
         Action::Kill(target) => {
             let path = format!("/kill/{}", target.name);
             call(&target.control, "POST", &path).await?;
-            screen.line(&format!("{} is killed; bring it back with: fencepost local start {0}", target.name));
+            let start = start_again(target.name.as_str(), target.control.control_port);
+            screen.line(&format!("{} is killed; bring it back with: {start}", target.name));
         }
         Action::Start(target) => {
             call(&target.control, "POST", &format!("/start/{}", target.name)).await?;
@@ -48,7 +50,8 @@ pub(crate) async fn run(action: &Action) -> Result<(), CommandError> {
 /// Runs the step-down to its end. It breaks a promise where nobody leads then.
 async fn step_down(target: &InstanceTarget, screen: &Screen) -> Result<(), CommandError> {
     let name = target.name.as_str();
-    if let Some(warning) = nobody_else(name, &status(&target.control).await?) {
+    let port = target.control.control_port;
+    if let Some(warning) = nobody_else(name, &status(&target.control).await?, port) {
         output::warn(&warning);
     }
     let answer = call(&target.control, "POST", &format!("/step-down/{name}")).await?;
@@ -56,23 +59,23 @@ async fn step_down(target: &InstanceTarget, screen: &Screen) -> Result<(), Comma
     if successor(&answer).is_some() {
         return Ok(());
     }
-    Err(CommandError::PromiseBroken(why_nobody_leads(name, &status(&target.control).await?)))
+    Err(CommandError::PromiseBroken(why_nobody_leads(name, &status(&target.control).await?, port)))
 }
 
 /// What to know before waiting for a successor of `name` where there can be none.
-fn nobody_else(name: &str, status: &Status) -> Option<String> {
+fn nobody_else(name: &str, status: &Status, control_port: u16) -> Option<String> {
     let others = || status.instances.iter().filter(|instance| instance.name.as_str() != name);
     if others().any(|instance| instance.alive)
         || !status.instances.iter().any(|instance| instance.name.as_str() == name)
     {
         return None;
     }
-    let start: Vec<String> = others().map(|instance| format!("fencepost local start {}", instance.name)).collect();
+    let start: Vec<String> = others().map(|instance| start_again(instance.name.as_str(), control_port)).collect();
     Some(format!("no other instance is up, so nobody else can take over from {name}; first: {}", start.join(", or ")))
 }
 
 /// What the status shows after a step-down without a successor, a sentence each.
-fn why_nobody_leads(name: &str, status: &Status) -> Vec<String> {
+fn why_nobody_leads(name: &str, status: &Status, control_port: u16) -> Vec<String> {
     let holder = status.lease.as_ref().and_then(|lease| lease.owner.as_ref()).map(|owner| owner.name.as_str());
     let mut lines = vec![match holder {
         None => format!("no instance took the lease over from {name}"),
@@ -81,7 +84,8 @@ fn why_nobody_leads(name: &str, status: &Status) -> Vec<String> {
     }];
     lines.extend(status.refused.iter().map(|record| format!("a record does not decode and is left alone: {record}")));
     let dead = status.instances.iter().filter(|instance| !instance.alive);
-    lines.extend(dead.map(|instance| format!("{} is dead; fencepost local start {0}", instance.name)));
+    let start = |name: &str| format!("{name} is dead; {}", start_again(name, control_port));
+    lines.extend(dead.map(|instance| start(instance.name.as_str())));
     lines
 }
 
@@ -214,18 +218,24 @@ mod tests {
 
     #[test]
     fn a_step_down_that_nobody_can_follow_is_warned_of() {
-        assert_eq!(nobody_else("east", &status(&[("east", true), ("west", true)])), None);
-        assert_eq!(nobody_else("nowhere", &status(&[("east", false)])), None, "the world answers that");
-        let warning = nobody_else("east", &status(&[("east", true), ("west", false)])).unwrap();
-        assert!(warning.contains("nobody else can take over") && warning.contains("local start west"), "{warning}");
+        assert_eq!(nobody_else("east", &status(&[("east", true), ("west", true)]), 7371), None);
+        assert_eq!(nobody_else("nowhere", &status(&[("east", false)]), 7371), None, "the world answers that");
+        let warning = nobody_else("east", &status(&[("east", true), ("west", false)]), 7371).unwrap();
+        assert!(
+            warning.contains("nobody else can take over") && warning.contains("start west --control-port 7371"),
+            "{warning}"
+        );
     }
 
     #[test]
     fn a_step_down_without_successor_names_what_the_status_shows() {
         let refused = vec!["the lease row: fencing_token is no number".to_owned()];
-        let lines = why_nobody_leads("east", &Status { refused, ..status(&[("east", true), ("west", false)]) });
+        let lines = why_nobody_leads("east", &Status { refused, ..status(&[("east", true), ("west", false)]) }, 7371);
         assert_eq!(lines.len(), 3, "{lines:?}");
-        assert!(lines[1].contains("fencing_token") && lines[2].contains("local start west"), "{lines:?}");
+        assert!(
+            lines[1].contains("fencing_token") && lines[2].contains("local start west --control-port 7371"),
+            "{lines:?}"
+        );
     }
 
     #[test]

@@ -7,9 +7,7 @@ use crate::arguments::WorldArguments;
 /// All of them.
 pub(super) fn text(world: &World, arguments: &WorldArguments) -> String {
     let mqtt = world.mqtt_addr();
-    let control = world.control_addr().port();
-    let control =
-        if control == Ports::default().control { String::new() } else { format!(" --control-port {control}") };
+    let control = port_option(world.control_addr().port());
     let kept = match &arguments.data {
         Some(directory) => format!("Tables and queue are kept in {}.", directory.display()),
         None => "Tables and queue are in memory; --data DIR keeps them.".to_owned(),
@@ -45,6 +43,16 @@ and see what a failure does:
     )
 }
 
+/// The command that brings a killed instance back, for the world behind this control port.
+pub(super) fn start_again(name: &str, control_port: u16) -> String {
+    format!("fencepost local start {name}{}", port_option(control_port))
+}
+
+/// What names the control port to a command, with a blank before it; nothing where it is the usual one.
+fn port_option(control_port: u16) -> String {
+    if control_port == Ports::default().control { String::new() } else { format!(" --control-port {control_port}") }
+}
+
 /// A topic that the filter takes.
 fn example_topic(filter: &str) -> String {
     let level = |level| match level {
@@ -65,7 +73,15 @@ fn shell_word(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{example_topic, shell_word};
+    use fencepost_local::world::Ports;
+
+    use super::{example_topic, shell_word, start_again};
+
+    #[test]
+    fn a_command_names_the_control_port_where_it_is_not_the_usual_one() {
+        assert_eq!(start_again("east", Ports::default().control), "fencepost local start east");
+        assert_eq!(start_again("east", 7371), "fencepost local start east --control-port 7371");
+    }
 
     #[test]
     fn a_topic_is_quoted_where_the_shell_would_change_it() {
