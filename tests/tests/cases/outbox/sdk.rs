@@ -1,0 +1,167 @@
+//! The handlers over the real SDK clients: an embedded DynamoDB and a local SQS, each behind a proxy that spoils chosen
+//! requests.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_sqs::types::QueueAttributeName;
+use fencepost_local::queue::{QueueServer, QueueStorage, StoredMessage};
+use fencepost_local::table_server::{TableServer, TableStorage};
+use fencepost_protocol::body::{BodyFormat, decode_body};
+use fencepost_runtime::clock::{Clock as _, ManualClock};
+use fencepost_runtime::wiring::{Stores, open_queue};
+use fencepost_storage::dynamodb::{TableNames, create_tables};
+use fencepost_storage::memory::MemoryEventBus;
+use fencepost_storage::{ClientOptions, Clients};
+use fencepost_tests::harness::{Instance, START, SeedOf, settings};
+use fencepost_tests::proxy::{Match, Proxy};
+
+const REGION: &str = "eu-west-1";
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Both services, their proxies, and the clock that every process shares. The SDK's own time-outs are real.
+pub(super) struct World {
+    pub(super) clock: Arc<ManualClock>,
+    /// Before the tables.
+    pub(super) tables: Proxy,
+    /// Before the queue.
+    pub(super) queue: Proxy,
+    pub(super) table_server: TableServer,
+    pub(super) queue_server: QueueServer,
+    extra: Vec<(&'static str, String)>,
+    queue_name: &'static str,
+    processes: u64,
+}
+
+impl World {
+    /// Empty tables and an empty standard queue.
+    pub(super) async fn start(extra: &[(&'static str, &str)]) -> Self {
+        Self::with_queue("out", &[], extra).await
+    }
+
+    /// Empty tables and an empty queue with these attributes; FIFO where its name ends in `.fifo`.
+    pub(super) async fn with_queue(
+        queue_name: &'static str,
+        attributes: &[(&str, &str)],
+        extra: &[(&'static str, &str)],
+    ) -> Self {
+        let clock = Arc::new(ManualClock::new(START));
+        let table_server = TableServer::start(ANY_PORT, TableStorage::Memory).expect("a table server");
+        let names = TableNames { lease: "lease-table".to_owned(), outbox: "outbox-table".to_owned() };
+        let direct = Clients::load(ClientOptions::loopback(table_server.endpoint_url(), REGION)).await.unwrap();
+        create_tables(&direct, &names).await.unwrap();
+        let now_ms = {
+            let clock = Arc::clone(&clock);
+            Arc::new(move || clock.now().wall.as_ms())
+        };
+        let queue_server = QueueServer::start(ANY_PORT, QueueStorage::Memory, now_ms).expect("a queue server");
+        queue_server.create_queue(queue_name, attributes).unwrap();
+        let tables = Proxy::start("tables", &table_server.endpoint_url()).await.unwrap();
+        let queue = Proxy::start("queue", &queue_server.endpoint_url()).await.unwrap();
+        let mut own = vec![
+            ("FENCEPOST_LEASE_TABLE", names.lease),
+            ("FENCEPOST_OUTBOX_TABLE", names.outbox),
+            ("FENCEPOST_QUEUE_URL", queue_server.queue_url(queue_name)),
+        ];
+        own.extend(extra.iter().map(|(name, value)| (*name, (*value).to_owned())));
+        Self { clock, tables, queue, table_server, queue_server, extra: own, queue_name, processes: 0 }
+    }
+
+    /// A cold process of instance `name`.
+    pub(super) async fn instance(&mut self, name: &str) -> Instance {
+        let extra: Vec<(&str, &str)> = self.extra.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let settings = settings(name, &extra);
+        let options = |proxy: &Proxy| ClientOptions::loopback(proxy.endpoint_url(), REGION);
+        let stores = Stores::open(&settings, options(&self.tables), None).await.unwrap();
+        let queue = open_queue(&settings, options(&self.queue), None).await.unwrap();
+        let seed = SeedOf { name, process: self.processes };
+        self.processes += 1;
+        let bus = Arc::new(MemoryEventBus::new());
+        Instance::over(&settings, &stores, queue, bus, None, Arc::clone(&self.clock), seed)
+    }
+
+    /// The same, and it leads.
+    pub(super) async fn leader(&mut self) -> Instance {
+        let mut east = self.instance("east").await;
+        assert_eq!(east.tick().await["role"], "leader");
+        east
+    }
+
+    /// Lets `seconds` pass, with a tick in every one.
+    pub(super) async fn live(&self, instance: &mut Instance, seconds: u64) {
+        for _ in 0..seconds {
+            self.clock.advance(Duration::from_secs(1));
+            instance.tick().await;
+        }
+    }
+
+    /// Changes an attribute of the queue, as its owner would.
+    pub(super) async fn set_queue_attribute(&self, name: QueueAttributeName, value: &str) {
+        let config = aws_sdk_sqs::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new(REGION))
+            .endpoint_url(self.queue_server.endpoint_url())
+            .credentials_provider(Credentials::new("loopback", "loopback", None, None, "fixed"));
+        let client = aws_sdk_sqs::Client::from_conf(config.build());
+        let url = self.queue_server.queue_url(self.queue_name);
+        client.set_queue_attributes().queue_url(url).attributes(name, value).send().await.unwrap();
+    }
+
+    /// Every message of the queue, oldest first.
+    pub(super) fn messages(&self) -> Vec<StoredMessage> {
+        self.queue_server.messages(self.queue_name)
+    }
+
+    /// The ids that consumers see, in the order of sending.
+    pub(super) fn ids(&self) -> Vec<String> {
+        self.messages().iter().map(|message| attribute(message, "message-id").expect("a message id")).collect()
+    }
+
+    /// The exact bytes of each message, in the order of sending.
+    pub(super) fn payloads(&self) -> Vec<Vec<u8>> {
+        self.messages().iter().map(bytes_of).collect()
+    }
+
+    /// How many requests were made to the queue.
+    pub(super) fn sends(&self) -> usize {
+        self.queue.count("SendMessageBatch")
+    }
+}
+
+/// A batch of claims.
+pub(super) fn claims() -> Match {
+    Match::operation("BatchExecuteStatement").containing("first_attempt_at")
+}
+
+/// A batch of commits.
+pub(super) fn commits() -> Match {
+    Match::operation("BatchExecuteStatement").containing("DELETE FROM")
+}
+
+/// A batch of tombstones.
+pub(super) fn tombstones() -> Match {
+    Match::operation("BatchExecuteStatement").containing("sent#")
+}
+
+/// The text of a message's attribute.
+pub(super) fn attribute(message: &StoredMessage, name: &str) -> Option<String> {
+    let pairs = attributes_of(message);
+    pairs.into_iter().find(|(key, _)| key == name).map(|(_, value)| value)
+}
+
+/// The bytes that a message stands for, by what a consumer sees of it.
+pub(super) fn bytes_of(message: &StoredMessage) -> Vec<u8> {
+    decode_body(BodyFormat::Raw, &message.body, &attributes_of(message)).expect("the bridge's own body decodes")
+}
+
+/// The text attributes of a message, name and value.
+pub(super) fn attributes_of(message: &StoredMessage) -> Vec<(String, String)> {
+    use fencepost_local::queue::AttributeContent;
+    let texts = message.attributes.iter().filter_map(|(name, attribute)| match &attribute.content {
+        AttributeContent::Text(text) => Some((name.clone(), text.clone())),
+        AttributeContent::Bytes(_) => None,
+    });
+    texts.collect()
+}
