@@ -1,5 +1,6 @@
 //! The lease's decisions as tables and as random histories, over a row, a fence and instance records held in plain values.
 
+mod conclusions;
 mod holder;
 mod random;
 mod reports;
