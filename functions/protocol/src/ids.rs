@@ -19,7 +19,7 @@ pub use place::{Position, RowKey, Shard};
 pub use token::{FencingToken, Stamp};
 
 /// A value that does not fit its field: which field, and what would fit.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct Malformed {
     /// The field's name as its writer knows it.

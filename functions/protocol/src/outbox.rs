@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 pub const SCHEMA: u32 = 1;
 
 /// A place in the store that was read: nothing, a record, or something that must not be believed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Slot<T> {
     /// No item.
     Absent,
@@ -40,7 +40,7 @@ impl<T> Slot<T> {
 }
 
 /// Why an item was refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{record}: {malformed}")]
 pub struct Damage {
     /// Which item: its key in words.
@@ -52,7 +52,7 @@ pub struct Damage {
 }
 
 /// Is an outstanding record free or in somebody's hands?
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Nobody works on it.
@@ -62,7 +62,7 @@ pub enum Status {
 }
 
 /// An outstanding record: a message that ingest acknowledged and that nobody committed yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OutboxRow {
     /// Where it is.
     pub key: RowKey,
@@ -179,7 +179,7 @@ impl DeathReason {
 }
 
 /// A dead record: it stays until an operator redrives or purges it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DeadRow {
     /// The record as it was when it died; [`Status`] is kept as it stood.
     pub row: OutboxRow,
@@ -190,7 +190,7 @@ pub struct DeadRow {
 }
 
 /// Proof that the queue accepted a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tombstone {
     /// The message.
     pub id: MessageId,
@@ -211,7 +211,7 @@ impl Tombstone {
 }
 
 /// The highest token ever issued for a lease group, kept apart from the lease table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fence {
     /// That token.
     pub highest: FencingToken,

@@ -58,7 +58,7 @@ impl fmt::Display for Timestamp {
 }
 
 /// One look at both clocks of a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reading {
     /// The wall clock.
     pub wall: Timestamp,

@@ -71,7 +71,7 @@ impl RenewFailurePolicy {
 }
 
 /// Every duration of the protocol, checked: [`Timing::build`] is the only way to one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Timing {
     /// How long a holder's word lasts.
     pub lease_ttl: Duration,

@@ -58,7 +58,7 @@ const EMPTY: &str = "empty";
 const EMPTY_BODY: &str = "-";
 
 /// One message as the queue gets it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QueueEntry {
     /// Its id inside the request: at most 80 letters, digits, '-' and '_'.
     pub entry_id: String,

@@ -14,7 +14,7 @@ use crate::time::{Reading, Timestamp};
 pub const STALE_CLAIMS_MAX: u32 = 3;
 
 /// What to do with a page.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Choice {
     /// The claims to make, oldest first.
     pub claims: Vec<Claim>,
@@ -28,7 +28,7 @@ pub struct Choice {
 }
 
 /// A row as read, chosen for a claim.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Chosen {
     pub(crate) row: OutboxRow,
     /// An earlier claimer may have sent it: its claim is taken over now, or went stale before.

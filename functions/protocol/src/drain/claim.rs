@@ -8,7 +8,7 @@ use crate::ids::{ClaimId, FencingToken, Stamp};
 use crate::outbox::{OutboxRow, Slot, Status};
 
 /// A row under my claim, as claimed. Every later step passes it around whole.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClaimedRow {
     /// The row as it stands in the store now.
     pub row: OutboxRow,
@@ -48,7 +48,7 @@ impl ClaimedRow {
 }
 
 /// A page after its claims.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Claimed {
     /// My rows, oldest first.
     pub mine: Vec<ClaimedRow>,

@@ -27,7 +27,7 @@ pub fn tombstones(accepted: &[ClaimedRow], terms: &CallTerms, now: Timestamp) ->
 }
 
 /// The commits of a page or of one request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Committing {
     /// The deletes to make.
     pub commits: Vec<Commit>,
@@ -36,7 +36,7 @@ pub struct Committing {
     rows: Vec<ToCommit>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct ToCommit {
     claimed: ClaimedRow,
     /// This call sent it; else a tombstone proved an earlier send.
@@ -76,7 +76,7 @@ pub fn commits(
 }
 
 /// What a commit's answer means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CommitOutcome {
     /// The row is gone, by this commit.
     Committed,

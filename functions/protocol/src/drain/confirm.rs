@@ -24,7 +24,7 @@ pub struct Reread<'a> {
 }
 
 /// What a page may do now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Confirmed {
     /// The permit as read again; `None` where there is none: then nothing is to be sent.
     pub permit: Option<Permit>,

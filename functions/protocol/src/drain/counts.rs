@@ -6,7 +6,7 @@ use crate::drain::ChangeAnswer;
 use crate::failure::FailureKind;
 
 /// Counters of a page, a shard or a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
     /// Rows claimed.

@@ -4,7 +4,7 @@ use crate::drain::{BlockedKeys, Counts, Stop};
 
 /// A page's notes: made by [`crate::drain::choose`], passed to every later step, and given back to the shard by
 /// [`crate::drain::ShardState::absorb`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Notes {
     /// What happened on this page.
     pub counts: Counts,

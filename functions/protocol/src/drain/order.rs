@@ -11,13 +11,13 @@ use sha2::{Digest as _, Sha256};
 use crate::ids::Malformed;
 
 /// The blocked keys of one shard.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct BlockedKeys {
     keys: Keys,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Keys {
     /// The destination keeps no order: nothing is ever blocked.
     Unordered,

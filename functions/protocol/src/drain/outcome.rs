@@ -17,7 +17,7 @@ pub const PERMANENT_CODES: &[&str] = &["InvalidMessageContents"];
 const INVALID_ALONE_MAX: u64 = 3;
 
 /// An entry that the queue refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QueueRefusal {
     /// The entry.
     pub entry_id: String,
@@ -28,7 +28,7 @@ pub struct QueueRefusal {
 }
 
 /// What the queue answered to a request.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct QueueReply {
     /// Entry ids that it says it accepted.
     pub accepted: Vec<String>,
@@ -37,7 +37,7 @@ pub struct QueueReply {
 }
 
 /// What became of one entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum EntryOutcome {
     /// Accepted: a known id, in this list only.
     Sent,
@@ -48,7 +48,7 @@ pub enum EntryOutcome {
 }
 
 /// What becomes of the rows of one request.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Settlement {
     /// Accepted: tombstones, then commits.
     pub accepted: Vec<ClaimedRow>,

@@ -13,7 +13,7 @@ use crate::outbox::{Damage, Slot};
 use crate::time::{Reading, Timestamp};
 
 /// Leave to drain under one token until a deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Permit {
     token: FencingToken,
     deadline: Timestamp,
@@ -48,7 +48,7 @@ impl Permit {
 }
 
 /// Why there is no leave.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NotPermitted {
     /// No row, or a released one.
     #[error("nobody holds the lease")]
@@ -139,7 +139,7 @@ fn look(
 }
 
 /// Why work under a permit ends.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Stop {
     /// The lease is not mine to use any more.
     #[error("{0}")]

@@ -6,7 +6,7 @@ use crate::outbox::{DeadRow, OutboxRow, Slot, Status};
 use crate::time::Timestamp;
 
 /// Take a row: status, claim and attempts as read, and a stamp not above the claimer's token.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Claim {
     /// Which row.
     pub key: RowKey,
@@ -27,7 +27,7 @@ pub struct Claim {
 }
 
 /// What became of a [`Claim`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ClaimAnswer {
     /// The row is ours.
     Claimed,
@@ -37,7 +37,7 @@ pub enum ClaimAnswer {
 }
 
 /// Put a claimed row back, or change it while it stays claimed. Condition: claim and token are mine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HandBack {
     /// Which row.
     pub key: RowKey,
@@ -58,7 +58,7 @@ pub struct HandBack {
 }
 
 /// Delete a row whose message the queue accepted. Condition: claim and token are mine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Commit {
     /// Which row.
     pub key: RowKey,
@@ -69,7 +69,7 @@ pub struct Commit {
 }
 
 /// What became of a conditional change of a row that we held ([`HandBack`], [`Commit`], the second half of [`Burial`]).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ChangeAnswer {
     /// Done.
     Done,
@@ -81,7 +81,7 @@ pub enum ChangeAnswer {
 
 /// Let a record die: put it under `dead#…` (idempotent, never lowering `redriven`), then delete the outstanding row on
 /// condition of its status, stamp and `redriven` as seen: a late second step must not end the next life of the record. The second step happens only after the first was acknowledged.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Burial {
     /// The dead row to put.
     pub dead: DeadRow,
@@ -92,7 +92,7 @@ pub struct Burial {
 }
 
 /// Put a dead record back: put `row` if nothing stands there, then delete the dead row on condition of `dead_redriven`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Redrive {
     /// The row as it comes back: `redriven` one higher, attempts and stale 0, pending.
     pub row: OutboxRow,

@@ -8,7 +8,7 @@ use crate::time::duration_ms;
 use crate::timing::Timing;
 
 /// The settings of a drainer, checked where they are parsed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DrainPolicy {
     /// Every duration of the protocol.
     pub timing: Timing,

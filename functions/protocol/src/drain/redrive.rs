@@ -11,7 +11,7 @@ use crate::outbox::{DeadRow, DeathReason, OutboxRow, Slot, Status, Tombstone};
 use crate::time::Timestamp;
 
 /// Which dead rows an operator means; absent fields mean all.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedriveFilter {
     /// Dead for this reason.
@@ -32,7 +32,8 @@ impl RedriveFilter {
 }
 
 /// The fields of the `redrive` command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RedriveRequest {
     /// The shards to go through, in order.
     pub shards: Vec<Shard>,
@@ -50,7 +51,7 @@ pub struct RedriveRequest {
 }
 
 /// How far a redrive has come.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RedriveCursor {
     /// In this shard; those named before it are done.
     pub shard: Shard,
@@ -85,7 +86,7 @@ impl RedriveRequest {
 }
 
 /// The answer of the `redrive` command.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct RedriveAnswer {
     /// All shards were gone through.
     pub done: bool,
@@ -100,7 +101,7 @@ pub struct RedriveAnswer {
 }
 
 /// What to do with a dead row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RedriveDecision {
     /// Put the row; then ask [`redriven_is_mine`] and delete the dead row.
     Redrive(Redrive),
@@ -177,7 +178,7 @@ pub fn redrive_is_a_risk(dead: &DeadRow) -> bool {
 }
 
 /// Delete a dead row for good, on condition of its `redriven` as read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Purge {
     /// Which.
     pub key: RowKey,

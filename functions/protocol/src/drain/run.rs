@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 use crate::timing::DRAIN_PASS_LENGTH;
 
 /// The answer of the `plan` command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DrainPlan {
     /// Does this instance lead?
     pub leading: bool,
@@ -25,7 +25,7 @@ pub struct DrainPlan {
 }
 
 /// Shards that one call drains.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ShardGroup {
     /// The shards.
     pub shards: Vec<Shard>,

@@ -13,14 +13,14 @@ use crate::outbox::{DeadRow, DeathReason};
 use crate::time::Timestamp;
 
 /// A row and its entry, ready to travel.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Prepared {
     load: Load,
     entry: QueueEntry,
 }
 
 /// A row on its way.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Load {
     pub(crate) claimed: ClaimedRow,
     lane: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Load {
 }
 
 /// One request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Batch {
     /// What the queue gets.
     pub entries: Vec<QueueEntry>,
@@ -37,7 +37,7 @@ pub struct Batch {
 }
 
 /// Rows of one key in order; without an order to keep, each row has a lane of its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Lane {
     waiting: VecDeque<Prepared>,
     /// May its first row be sent?
@@ -47,7 +47,7 @@ struct Lane {
 }
 
 /// The sends of a page.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Sending {
     lanes: Vec<Lane>,
     stranded: Vec<ClaimedRow>,

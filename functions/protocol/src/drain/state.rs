@@ -14,7 +14,7 @@ use crate::limits;
 use crate::time::{Timestamp, duration_ms};
 
 /// The upper end of a takeover: a position between all rows received up to a moment and all later ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cut(Timestamp);
 
@@ -51,8 +51,8 @@ impl TryFrom<String> for Cut {
 }
 
 /// Which rows a call may take.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Mode {
     /// Every due one.
     Scheduled,
@@ -66,7 +66,7 @@ pub enum Mode {
 }
 
 /// A claim that somebody else holds: reported, waited for, and then passed back as settled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Unsettled {
     /// The oldest row seen under it.
     #[serde(flatten)]
@@ -78,7 +78,7 @@ pub struct Unsettled {
 }
 
 /// A claim that outlived the wait. One claim id stands for a page of rows, and all of them are settled with it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SettledClaim {
     /// Where it was seen.
     #[serde(flatten)]
@@ -89,7 +89,7 @@ pub struct SettledClaim {
 
 /// A record whose claims went stale too often: it is claimed in a call of its own, so that one that kills the drainer takes
 /// no neighbours along. Passed back whole.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Alone {
     /// The row.
     #[serde(flatten)]
@@ -103,7 +103,8 @@ pub struct Alone {
 pub const ALONE_MAX: usize = 10;
 
 /// The fields of the `drain` command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DrainRequest {
     /// The shards of the group.
     pub shards: Vec<Shard>,
@@ -121,7 +122,7 @@ pub struct DrainRequest {
 }
 
 /// What a pass carries from one call to the next.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Cursor {
     shards: Vec<ShardCursor>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -132,7 +133,7 @@ pub struct Cursor {
     again_at: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct ShardCursor {
     shard: Shard,
     after: Option<Position>,
@@ -141,7 +142,7 @@ struct ShardCursor {
 }
 
 /// What holds for a whole call; shared by its shards.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CallTerms {
     /// Who drains.
     pub me: Identity,
@@ -157,7 +158,7 @@ pub struct CallTerms {
 }
 
 /// How far a pass has come in one shard.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShardState {
     /// The shard.
     pub shard: Shard,
@@ -285,7 +286,7 @@ fn end_of_millisecond_before(position: &Position) -> Option<Position> {
 }
 
 /// The answer of the `drain` command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DrainAnswer {
     /// Nothing more that this mode can take now.
     pub done: bool,

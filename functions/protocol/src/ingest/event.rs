@@ -23,7 +23,7 @@ const EVENT_SCHEMA: u64 = 1;
 const NESTING_MAX: usize = 2;
 
 /// An event, parsed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// One message.
     One(Message),
@@ -32,7 +32,7 @@ pub enum Event {
 }
 
 /// One record of a batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BatchRecord {
     /// By which a partial-batch response names it.
     pub item_identifier: String,

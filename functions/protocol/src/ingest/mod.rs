@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 pub use event::{BatchRecord, Event, parse};
 
 /// A published message, as an event states it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message {
     /// The exact bytes.
     pub payload: Vec<u8>,
@@ -36,7 +36,7 @@ pub struct Message {
 }
 
 /// What every row of one ingest has in common.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IngestTerms {
     /// The lease group.
     pub lease: LeaseName,
@@ -86,7 +86,7 @@ fn check_size(message: &Message) -> Result<(), Malformed> {
 }
 
 /// What to do where a row's key is taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum OnExists {
     /// The same message was delivered before: success.
     Duplicate,

@@ -10,7 +10,7 @@ use crate::ids::{FencingToken, Identity, MessageId, PayloadDigest, RowKey, Stamp
 use crate::time::Timestamp;
 
 /// What the judge must know beforehand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct AuditTerms {
     /// Is the destination a FIFO queue (I9)?
     pub ordered: bool,
@@ -19,7 +19,7 @@ pub struct AuditTerms {
 }
 
 /// How a row stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum State {
     Outstanding,
     Committed,
@@ -27,7 +27,7 @@ enum State {
     Purged,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Row {
     digest: PayloadDigest,
     stamp: Stamp,
@@ -36,7 +36,7 @@ struct Row {
 }
 
 /// Numbers of a run of which only rows and counters are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Conservation {
     /// Messages that ingest stored.
     pub ingested: u64,
@@ -64,14 +64,15 @@ impl Conservation {
 }
 
 /// Judges a history.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Audit {
     terms: AuditTerms,
     highest: Option<FencingToken>,
     owners: BTreeMap<FencingToken, Identity>,
     rows: BTreeMap<RowKey, Row>,
     accepted: BTreeSet<(MessageId, PayloadDigest)>,
-    order: Order,
+    /// Only where order is kept.
+    order: Option<Order>,
     vacancy: Vacancy,
     violations: Vec<Violation>,
 }
@@ -85,7 +86,7 @@ impl Audit {
             owners: BTreeMap::new(),
             rows: BTreeMap::new(),
             accepted: BTreeSet::new(),
-            order: Order::default(),
+            order: terms.ordered.then(Order::default),
             vacancy: Vacancy::new(terms.vacancy_max),
             violations: Vec::new(),
         }
@@ -97,9 +98,15 @@ impl Audit {
     }
 
     /// First sends that came after one of a later row of their key: counted, not forbidden (an asynchronous invocation before
-    /// the outbox may overtake another).
+    /// the outbox may overtake another). None are seen where the destination keeps no order.
     pub fn inversions(&self) -> u64 {
-        self.order.inversions()
+        self.order.as_ref().map_or(0, Order::inversions)
+    }
+
+    fn in_order(&mut self, watch: impl FnOnce(&mut Order)) {
+        if let Some(order) = &mut self.order {
+            watch(order);
+        }
     }
 
     /// The numbers of the rows that were observed.
@@ -120,21 +127,21 @@ impl Audit {
         match observation {
             Observation::Acquired { token, owner } => self.acquired(token, owner),
             Observation::Ingested { key, digest, stamp, ordering_key } => {
-                self.order.stored(&ordering_key, &key);
+                self.in_order(|order| order.stored(&ordering_key, &key));
                 self.rows.insert(key, Row { digest, stamp, state: State::Outstanding, ordering_key });
             }
-            Observation::PageRead { claim, pass, after, .. } => self.order.page_read(claim, pass, after),
+            Observation::PageRead { claim, pass, after, .. } => self.in_order(|order| order.page_read(claim, pass, after)),
             Observation::Claimed { key, claim, token, decided_at, deadline } => {
                 self.in_time("claim", &key, decided_at, deadline);
-                self.order.claimed(claim);
+                self.in_order(|order| order.claimed(claim));
                 if let Some(row) = self.rows.get_mut(&key) {
                     row.stamp = row.stamp.max(token.into());
                 }
             }
             Observation::SendStarted { key, claim, decided_at, ends_by, deadline } => {
                 self.in_time("send", &key, decided_at.max(ends_by), deadline);
-                if let Some(row) = self.rows.get(&key).filter(|_| self.terms.ordered) {
-                    let overtaken = self.order.send_started(&row.ordering_key, &key, &claim);
+                if let (Some(row), Some(order)) = (self.rows.get(&key), &mut self.order) {
+                    let overtaken = order.send_started(&row.ordering_key, &key, &claim);
                     self.violations.extend(overtaken.map(|earlier| {
                         Violation::new(
                             Invariant::I9,
@@ -144,7 +151,7 @@ impl Audit {
                 }
             }
             Observation::Accepted { id, digest } => {
-                self.order.accepted(&id);
+                self.in_order(|order| order.accepted(&id));
                 self.accepted.insert((id, digest));
             }
             Observation::Committed { key, token } => self.committed(key, token),
@@ -153,7 +160,9 @@ impl Audit {
                 self.moved(&key, State::Dead, State::Outstanding, "was redriven");
                 if let Some(row) = self.rows.get_mut(&key) {
                     row.stamp = row.stamp.max(stamp);
-                    self.order.stored(&row.ordering_key, &key);
+                    if let Some(order) = &mut self.order {
+                        order.stored(&row.ordering_key, &key);
+                    }
                 }
             }
             Observation::Purged { key } => self.moved(&key, State::Dead, State::Purged, "was purged"),
@@ -215,7 +224,9 @@ impl Audit {
             let what = format!("{key} was committed and the queue never accepted it");
             self.violations.push(Violation::new(Invariant::I4, what));
         }
-        self.order.ended(&row.ordering_key, &key);
+        if let Some(order) = &mut self.order {
+            order.ended(&row.ordering_key, &key);
+        }
     }
 
     fn moved(&mut self, key: &RowKey, from: State, to: State, verb: &str) {
@@ -223,7 +234,9 @@ impl Audit {
             Some(row) if row.state == from => {
                 row.state = to;
                 if from == State::Outstanding {
-                    self.order.ended(&row.ordering_key, key);
+                    if let Some(order) = &mut self.order {
+                        order.ended(&row.ordering_key, key);
+                    }
                 }
             }
             Some(row) => {

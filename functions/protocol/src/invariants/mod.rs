@@ -54,7 +54,7 @@ pub enum Invariant {
 }
 
 /// A broken invariant and what broke it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{invariant:?}: {what}")]
 pub struct Violation {
     /// Which one.
@@ -70,7 +70,7 @@ impl Violation {
 }
 
 /// Something that happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Observation {
     /// The lease was acquired, seized or reclaimed.
     Acquired {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ids::{ClaimId, MessageId, Position, RowKey};
 
 /// The rows of one ordering key.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct Lane {
     /// Outstanding rows and the moment (number of the observation) since when they were visible.
     outstanding: BTreeMap<RowKey, u64>,
@@ -14,7 +14,7 @@ struct Lane {
 }
 
 /// Watches the order rule. Moments are counted, not timed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Order {
     moment: u64,
     lanes: BTreeMap<String, Lane>,

@@ -6,7 +6,7 @@ use super::{Invariant, Violation};
 use crate::time::Timestamp;
 
 /// Watches for a vacancy that is too long.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Vacancy {
     max: Option<Duration>,
     somebody_leads: bool,

@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 use crate::timing::RenewFailurePolicy;
 
 /// What became of a decision's writes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LeaseOutcome {
     /// There was nothing to write.
     NothingToWrite,
@@ -35,7 +35,7 @@ pub enum LeaseOutcome {
 pub type Verified = Result<Slot<LeaseRecord>, FailureKind>;
 
 /// A takeover that should be running.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TakeoverDue {
     /// Of which token.
     pub token: FencingToken,
@@ -46,7 +46,7 @@ pub struct TakeoverDue {
 }
 
 /// What a tick found and decided, whole.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Conclusion {
     /// What the instance is.
     pub role: Role,

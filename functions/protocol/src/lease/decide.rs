@@ -12,7 +12,7 @@ use crate::time::{Reading, Timestamp};
 use crate::timing::TAKEOVER_LIMIT;
 
 /// What was read, and with which clocks around it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Input {
     /// What was asked.
     pub command: Command,
@@ -46,7 +46,7 @@ impl Input {
 }
 
 /// What else a decision needs to see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Needs {
     /// The fence item: an acquisition is possible.
     pub fence: bool,
@@ -74,7 +74,7 @@ pub enum Purpose {
 }
 
 /// What to do.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Decision {
     /// Raise the fence first; where that is refused or fails, nothing else is written.
     pub fence: Option<FenceRaise>,

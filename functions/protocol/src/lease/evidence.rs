@@ -11,7 +11,7 @@ use crate::ids::Identity;
 use crate::time::{Reading, Timestamp};
 
 /// What a look at another's lease showed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Maturity {
     /// The evidence to keep.
     pub evidence: Evidence,

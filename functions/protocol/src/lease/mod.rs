@@ -47,7 +47,7 @@ pub enum SourceMode {
 }
 
 /// What does not change from tick to tick.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rules {
     /// The group.
     pub lease: LeaseName,
@@ -60,7 +60,7 @@ pub struct Rules {
 }
 
 /// What a lease function can be asked to do with the lease row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Command {
     /// One step of the loop.
     Tick {

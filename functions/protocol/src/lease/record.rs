@@ -31,7 +31,7 @@ pub enum StepDownReason {
 }
 
 /// A step-down that was asked for and is not finished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SteppingDown {
     /// When it was asked for, on the holder's clock.
     pub since: Timestamp,
@@ -40,7 +40,7 @@ pub struct SteppingDown {
 }
 
 /// Who released the lease last.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Released {
     /// The releaser, who abstains for one TTL.
     pub by: Identity,
@@ -51,7 +51,7 @@ pub struct Released {
 }
 
 /// The lease row of a group. Every write makes a new version under a new `attempt`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LeaseRecord {
     /// The group.
     pub lease: LeaseName,
@@ -115,7 +115,7 @@ impl LeaseRecord {
 }
 
 /// The tuple that a live holder keeps changing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Liveness {
     /// The holder.
     pub owner: Identity,
@@ -129,7 +129,7 @@ pub struct Liveness {
 }
 
 /// How long an instance has seen a holder stand still, in its own clock.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Evidence {
     /// What was seen.
     pub of: Liveness,
@@ -140,7 +140,7 @@ pub struct Evidence {
 }
 
 /// One execution of the tick loop.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LoopId {
     /// When the execution started, milliseconds since the epoch (Step Functions' clock).
     pub started_at_ms: Timestamp,
@@ -165,7 +165,7 @@ pub enum Standing {
 
 /// A transition that one loop is telling the world; confirmed by that loop's next tick, or told again by another loop when
 /// the confirmation does not come.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reporting {
     /// The standing being told.
     pub standing: Standing,
@@ -176,7 +176,7 @@ pub struct Reporting {
 }
 
 /// What an instance remembers between ticks, in `INSTANCE#<name>#<stack>`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct InstanceRecord {
     /// The group.
     pub lease: LeaseName,
@@ -200,7 +200,7 @@ pub struct InstanceRecord {
 }
 
 /// Everything that one strong read of a group returns.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GroupRecords {
     /// The lease row.
     pub lease: Slot<LeaseRecord>,
@@ -209,7 +209,7 @@ pub struct GroupRecords {
 }
 
 /// A write of the lease row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LeaseWrite {
     /// The version that must still stand: its attempt id; `None`: no row.
     pub expected: Option<AttemptId>,
@@ -218,7 +218,7 @@ pub struct LeaseWrite {
 }
 
 /// A write of the own instance row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct InstanceWrite {
     /// The generation that must still stand; 0: no row.
     pub expected_generation: u64,
@@ -227,7 +227,7 @@ pub struct InstanceWrite {
 }
 
 /// A write of the fence item.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FenceRaise {
     /// The group.
     pub lease: LeaseName,

@@ -59,7 +59,7 @@ impl Profile {
 }
 
 /// The durations that somebody set; the fields are those of [`Timing`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct TimingOverrides {
     /// [`Timing::lease_ttl`].
     pub lease_ttl: Option<Duration>,
