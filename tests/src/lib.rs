@@ -1,6 +1,10 @@
 //! What the integration tests share: [`harness`], the shipped handlers over the memory stores with a clock that tests move.
+//! [`simulation`] runs them with the state machines in virtual time, under faults.
+//! [`proxy`] spoils the traffic between the real SDK clients and the embedded services.
 //! The checks of the repository itself (tests/repository) use nothing of it.
 
 #![expect(clippy::expect_used, reason = "a harness that cannot be built is a failed test")]
 
 pub mod harness;
+pub mod proxy;
+pub mod simulation;

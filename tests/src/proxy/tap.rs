@@ -1,0 +1,60 @@
+//! Somebody who sees everything that was applied, in the order in which it was.
+
+use std::fmt;
+
+use super::Fault;
+
+/// A request that was applied, or refused, by the service itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Exchange<'a> {
+    /// The name of the proxy.
+    pub proxy: &'a str,
+    /// The operation, for example `PutItem`.
+    pub operation: &'a str,
+    /// The request's body.
+    pub request: &'a [u8],
+    /// The status of the service's reply, whatever the client saw of it.
+    pub status: u16,
+    /// The body of the service's reply, whatever the client saw of it.
+    pub reply: &'a [u8],
+    /// What was done to the request.
+    pub fault: Option<&'a Fault>,
+}
+
+/// A tap on one proxy or several. While one is set, requests are applied one after another.
+pub struct Tap {
+    order: tokio::sync::Mutex<()>,
+    see: Box<dyn Fn(&Exchange<'_>) + Send + Sync>,
+}
+
+impl fmt::Debug for Tap {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Tap")
+    }
+}
+
+/// The right to apply the next request.
+pub(super) struct Turn<'a>(#[expect(dead_code, reason = "held, never read")] tokio::sync::MutexGuard<'a, ()>);
+
+impl Tap {
+    /// A tap that calls `see` for each exchange. It must not block.
+    pub fn new(see: impl Fn(&Exchange<'_>) + Send + Sync + 'static) -> Self {
+        Self { order: tokio::sync::Mutex::new(()), see: Box::new(see) }
+    }
+
+    /// Waits until no other request is being applied.
+    pub(super) async fn turn(&self) -> Turn<'_> {
+        Turn(self.order.lock().await)
+    }
+
+    /// Shows what was applied in this turn.
+    pub(super) fn show(&self, _turn: &Turn<'_>, exchange: &Exchange<'_>) {
+        (self.see)(exchange);
+    }
+
+    /// Runs `work` while no request is being applied: what it reads of the service agrees with what was seen.
+    pub async fn quiet<T>(&self, work: impl Future<Output = T>) -> T {
+        let _turn = self.turn().await;
+        work.await
+    }
+}

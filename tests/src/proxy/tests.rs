@@ -1,0 +1,219 @@
+//! The proxy between the real adapters, with the SDK's whole stack, and the embedded services.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::{Client, config};
+use fencepost_local::queue::{QueueServer, QueueStorage};
+use fencepost_local::table_server::{TableServer, TableStorage};
+use fencepost_storage::dynamodb::{TableNames, create_tables};
+use fencepost_storage::{ClientOptions, Clients};
+use serde_json::json;
+
+use super::{Fault, Match, Proxy, Tap, Times};
+
+const TABLE: &str = "lease-table";
+
+fn loopback() -> std::net::SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// The embedded tables.
+async fn tables() -> TableServer {
+    let server = TableServer::start(loopback(), TableStorage::Memory).unwrap();
+    let clients = Clients::load(ClientOptions::loopback(server.endpoint_url(), "eu-west-1")).await.unwrap();
+    let names = TableNames { lease: TABLE.to_owned(), outbox: "outbox-table".to_owned() };
+    create_tables(&clients, &names).await.unwrap();
+    server
+}
+
+/// A client that tries once, for at most three seconds.
+fn client(url: &str) -> Client {
+    let config = config::Builder::new()
+        .behavior_version(config::BehaviorVersion::latest())
+        .region(config::Region::new("eu-west-1"))
+        .credentials_provider(config::Credentials::new("k", "s", None, None, "test"))
+        .endpoint_url(url)
+        .retry_config(config::retry::RetryConfig::disabled())
+        .timeout_config(config::timeout::TimeoutConfig::builder().operation_timeout(Duration::from_secs(3)).build())
+        .build();
+    Client::from_conf(config)
+}
+
+/// Puts one item under a key of this name; the error's words, with the service's code.
+async fn put(client: &Client, name: &str) -> Result<(), String> {
+    let (lease, record) = (AttributeValue::S(name.to_owned()), AttributeValue::S("LEASE".to_owned()));
+    let put = client.put_item().table_name(TABLE).item("lease", lease).item("record", record);
+    put.send().await.map(|_| ()).map_err(|error| format!("{error:?}"))
+}
+
+async fn holds(server: &TableServer, name: &str) -> bool {
+    let key = |text: &str| AttributeValue::S(text.to_owned());
+    let get = client(&server.endpoint_url()).get_item().table_name(TABLE).consistent_read(true);
+    let got = get.key("lease", key(name)).key("record", key("LEASE")).send().await.unwrap();
+    got.item.is_some()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_fault_is_applied_or_not_as_it_says() {
+    let server = tables().await;
+    let short = Duration::from_millis(50);
+    // The fault, whether it is applied, and a word of the error that the client sees.
+    let cases = [
+        (Fault::DropBefore, false, Some("DispatchFailure")),
+        (Fault::DropAfter, true, Some("DispatchFailure")),
+        (Fault::DelayBefore(short), true, None),
+        (Fault::DelayAfter(short), true, None),
+        (Fault::FailBefore, false, Some("InternalServerError")),
+        (Fault::FailAfter, true, Some("InternalServerError")),
+        (Fault::Throttle, false, Some("ProvisionedThroughputExceeded")),
+        (Fault::Deny, false, Some("AccessDenied")),
+        (Fault::BlackHole, false, Some("Timeout")),
+        (Fault::BlackHoleAfter, true, Some("Timeout")),
+        (Fault::edit(|reply| *reply = json!({ "Attributes": {} })), true, None),
+    ];
+    for (fault, applied, word) in cases {
+        let kind = fault.kind();
+        let proxy = Proxy::start("tables", &server.endpoint_url()).await.unwrap();
+        let placed = proxy.place(Match::operation("PutItem"), Times::Nth(2), fault);
+        let client = client(&proxy.endpoint_url());
+        assert_eq!(put(&client, "first").await, Ok(()), "{kind}: the first is not meant");
+        assert_eq!(placed.hits(), 0);
+        match (put(&client, kind).await, word) {
+            (Ok(()), None) => {}
+            (Err(error), Some(word)) => assert!(error.contains(word), "{kind}: {error}"),
+            (outcome, _) => panic!("{kind}: {outcome:?}"),
+        }
+        assert_eq!(put(&client, "third").await, Ok(()), "{kind}: nor is the third");
+        assert_eq!(holds(&server, kind).await, applied, "{kind}");
+        assert_eq!((placed.hits(), proxy.count("PutItem")), (1, 3), "{kind}");
+        assert_eq!(proxy.faults().into_iter().collect::<Vec<_>>(), [(kind, 1)]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_request_is_applied_after_its_client_has_gone() {
+    let server = tables().await;
+    let proxy = Proxy::start("tables", &server.endpoint_url()).await.unwrap();
+    proxy.place(Match::any(), Times::First(1), Fault::ApplyLate(Duration::from_millis(300)));
+    let error = put(&client(&proxy.endpoint_url()), "late").await.unwrap_err();
+    assert!(error.contains("DispatchFailure"), "{error}");
+    assert!(!holds(&server, "late").await, "not yet");
+    drop(proxy);
+    let limit = Instant::now() + Duration::from_secs(5);
+    while !holds(&server, "late").await {
+        assert!(Instant::now() < limit, "never applied");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_its_client_gave_up_is_applied_all_the_same() {
+    let server = tables().await;
+    let proxy = Proxy::start("tables", &server.endpoint_url()).await.unwrap();
+    proxy.place(Match::any(), Times::First(1), Fault::DelayBefore(Duration::from_millis(400)));
+    let client = client(&proxy.endpoint_url());
+    let given_up = tokio::time::timeout(Duration::from_millis(100), put(&client, "slow")).await;
+    assert!(given_up.is_err(), "{given_up:?}");
+    drop(client);
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(holds(&server, "slow").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_match_looks_at_operation_and_body_and_clear_ends_it() {
+    let server = tables().await;
+    let proxy = Proxy::start("tables", &server.endpoint_url()).await.unwrap();
+    proxy.place(Match::operation("PutItem").containing("\"wanted\""), Times::Always, Fault::Throttle);
+    proxy.place(Match::operation("DeleteItem"), Times::Always, Fault::Deny);
+    let client = client(&proxy.endpoint_url());
+    assert_eq!(put(&client, "other").await, Ok(()));
+    for _ in 0..2 {
+        assert!(put(&client, "wanted").await.unwrap_err().contains("Throughput"));
+    }
+    proxy.clear();
+    assert_eq!(put(&client, "wanted").await, Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_seed_spoils_the_same_requests() {
+    let server = tables().await;
+    let mut histories = Vec::new();
+    for seed in [1, 1, 2] {
+        let proxy = Proxy::start("tables", &server.endpoint_url()).await.unwrap();
+        proxy.set_rates(seed, &[(Fault::Throttle, 300), (Fault::FailAfter, 200)]);
+        let client = client(&proxy.endpoint_url());
+        for number in 0..40 {
+            drop(put(&client, &format!("n{number}")).await);
+        }
+        let kinds: Vec<_> = proxy.journal().iter().map(|seen| seen.fault.as_ref().map(Fault::kind)).collect();
+        let spoilt = kinds.iter().flatten().count();
+        assert!((8..=32).contains(&spoilt), "about half of 40: {spoilt}");
+        assert_eq!(u64::try_from(spoilt).unwrap(), proxy.faults().values().sum::<u64>());
+        histories.push(kinds);
+    }
+    assert_eq!(histories[0], histories[1]);
+    assert_ne!(histories[0], histories[2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tap_sees_the_true_reply_of_every_proxy_in_order() {
+    let server = tables().await;
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let tap = Arc::new(Tap::new({
+        let seen = Arc::clone(&seen);
+        move |exchange| {
+            let fault = exchange.fault.map_or("none", Fault::kind);
+            let line = format!("{} {} {} {fault}", exchange.proxy, exchange.operation, exchange.status);
+            seen.lock().unwrap().push(line);
+        }
+    }));
+    let left = Proxy::start_tapped("left", &server.endpoint_url(), Arc::clone(&tap)).await.unwrap();
+    let right = Proxy::start_tapped("right", &server.endpoint_url(), Arc::clone(&tap)).await.unwrap();
+    left.place(Match::any(), Times::Nth(1), Fault::FailAfter);
+    right.place(Match::any(), Times::Nth(2), Fault::DropBefore);
+    let (by_left, by_right) = (client(&left.endpoint_url()), client(&right.endpoint_url()));
+    put(&by_left, "a").await.unwrap_err();
+    put(&by_right, "b").await.unwrap();
+    put(&by_right, "never").await.unwrap_err();
+    put(&by_left, "c").await.unwrap();
+    let expected = ["left PutItem 200 fail_after", "right PutItem 200 none", "left PutItem 200 none"];
+    assert_eq!(*seen.lock().unwrap(), expected);
+    assert!(left.journal().is_empty(), "a tapped proxy keeps no journal");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_queue_answers_in_its_own_form() {
+    let server = QueueServer::start(loopback(), QueueStorage::Memory, Arc::new(|| 1_700_000_000_000)).unwrap();
+    let url = server.create_queue("telemetry", &[]).unwrap();
+    let cases = [
+        (Fault::Throttle, "RequestThrottled", 0),
+        (Fault::Deny, "AccessDenied", 0),
+        (Fault::FailBefore, "InternalFailure", 0),
+        (Fault::FailAfter, "InternalFailure", 1),
+    ];
+    for (fault, code, stored) in cases {
+        let proxy = Proxy::start("queue", &server.endpoint_url()).await.unwrap();
+        proxy.place(Match::operation("SendMessage"), Times::Nth(1), fault);
+        let config = aws_sdk_sqs::config::Builder::new()
+            .behavior_version(aws_sdk_sqs::config::BehaviorVersion::latest())
+            .region(aws_sdk_sqs::config::Region::new("eu-west-1"))
+            .credentials_provider(aws_sdk_sqs::config::Credentials::new("k", "s", None, None, "test"))
+            .endpoint_url(proxy.endpoint_url())
+            .retry_config(aws_sdk_sqs::config::retry::RetryConfig::disabled())
+            .build();
+        let send = aws_sdk_sqs::Client::from_conf(config).send_message().queue_url(&url).message_body("x");
+        let error = send.send().await.expect_err("spoilt").into_service_error();
+        assert_eq!(error.meta().code(), Some(code));
+        assert_eq!(server.messages("telemetry").len(), stored, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_must_be_an_address() {
+    for url in ["https://127.0.0.1:1", "127.0.0.1:1", "http://dynamodb.example"] {
+        let error = Proxy::start("x", url).await.unwrap_err();
+        assert!(error.to_string().contains(url), "{error}");
+    }
+}
