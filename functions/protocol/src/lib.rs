@@ -28,6 +28,7 @@
 //! | [`drain`] | which rows a page claims, sends, commits, hands back or buries; redrive |
 //! | [`body`] | what the queue gets for a row, and back |
 //! | [`timing`] | every duration, derived and checked |
+//! | [`tables`] | which tables are fit to hold a lease and an outbox |
 //! | [`outbox`], [`ids`], [`time`], [`failure`] | the values that decisions are made of |
 //! | [`limits`] | every limit that is not ours to choose |
 //! | [`invariants`] | what must hold of any history, as predicates |
@@ -50,5 +51,6 @@ pub mod invariants;
 pub mod lease;
 pub mod limits;
 pub mod outbox;
+pub mod tables;
 pub mod time;
 pub mod timing;
