@@ -14,8 +14,6 @@ use fencepost_runtime::failure::FunctionError;
 use fencepost_runtime::lambda::Limit;
 use fencepost_storage::StoreError;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use serde::Serialize;
-use serde_json::Value;
 
 use crate::DrainerFunction;
 use crate::measure::Measures;
@@ -29,25 +27,6 @@ const LEASE_READ_AGE_MAX: Duration = Duration::from_secs(1);
 const PAGE_REST: Duration = Duration::from_millis(500);
 /// How soon a pass is repeated where no stream wakes the drainer.
 const AGAIN_WITHOUT_STREAM_SECS: u64 = 2;
-
-/// An event for the bus, source `fencepost`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Event {
-    /// Its detail type, for example `Records Dead`.
-    pub detail_type: &'static str,
-    /// Its detail.
-    pub detail: Value,
-}
-
-/// The answer to `drain`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DrainReply {
-    /// How far it came.
-    #[serde(flatten)]
-    pub answer: DrainAnswer,
-    /// Events to put on the bus.
-    pub events: Vec<Event>,
-}
 
 /// Who asked for a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +57,7 @@ impl DrainerFunction {
         request: DrainRequest,
         limit: &Limit,
         caller: Caller,
-    ) -> Result<DrainReply, FunctionError> {
+    ) -> Result<DrainAnswer, FunctionError> {
         let started = self.clock.now();
         let whole_backlog = caller == Caller::Workflow
             && request.mode == Mode::Scheduled
@@ -89,7 +68,7 @@ impl DrainerFunction {
             Ok(leave) => leave,
             Err(reason) => {
                 tracing::debug!(%reason, "not draining");
-                return Ok(DrainReply { answer: DrainAnswer::refused(), events: Vec::new() });
+                return Ok(DrainAnswer::refused());
             }
         };
         let lanes = shards.into_iter().map(|shard| Lane { shard, leave, measures: Measures::default() }).collect();
@@ -105,7 +84,10 @@ impl DrainerFunction {
         }
         let took = self.clock.now().monotonic.saturating_sub(started.monotonic);
         self.metrics.emit(&measures.values(&answer, shard_count, took));
-        Ok(DrainReply { answer, events: measures.events(&self.lease, &self.me) })
+        if let Some(event) = measures.records_dead(&self.lease, &self.me, self.clock.now().wall) {
+            self.report(&event, limit).await;
+        }
+        Ok(answer)
     }
 
     /// A page of each shard in turn, a few at a time: no shard waits for another's end.
@@ -140,7 +122,7 @@ impl DrainerFunction {
     pub(crate) async fn wake(&self, shards: Vec<Shard>, limit: &Limit) -> Result<(), FunctionError> {
         let mut request = DrainRequest::scheduled(shards.clone());
         loop {
-            let DrainReply { answer, .. } = self.drain(request, limit, Caller::Stream).await?;
+            let answer = self.drain(request, limit, Caller::Stream).await?;
             let again = answer.wake_again_after(self.policy.ordered);
             request = DrainRequest { cursor: answer.cursor, ..DrainRequest::scheduled(shards.clone()) };
             if answer.done {

@@ -6,8 +6,8 @@
 //! Guarantees: no future of a call lives on after its answer; a page is begun only where its claim budget and its sends fit
 //! the time that is left; a call that ends early answers with a cursor and loses nothing.
 //!
-//! Records that die in a pass which the stream asked for reach no event bus, since nobody waits for its answer: the metric
-//! `Dead` and its alarm tell of them.
+//! Records that died are told to the event bus from here, whoever asked for the pass, in what time is left; a bus that does
+//! not take the event fails no drain.
 //!
 //! What must stay out: decisions, environment, AWS types.
 
@@ -16,6 +16,7 @@ mod measure;
 mod page;
 mod plan;
 mod redrive;
+mod report;
 mod request;
 
 use std::sync::Arc;
@@ -29,12 +30,12 @@ use fencepost_runtime::lambda::Limit;
 use fencepost_runtime::settings::{Settings, SettingsFaults, Topology};
 use fencepost_runtime::telemetry::Metrics;
 use fencepost_runtime::wiring::{Edge, Stores};
-use fencepost_storage::{LeaseStore, Outbox, Queue};
+use fencepost_storage::{EventBus, LeaseStore, Outbox, Queue};
 use serde_json::{Value, json};
 
 use call::Caller;
-pub use call::{DrainReply, Event};
 pub use plan::PlanReply;
+pub use report::PUT_TIMEOUT;
 pub use request::Request;
 
 /// The handler and what it works with.
@@ -57,6 +58,8 @@ pub struct DrainerFunction {
     pub outbox: Arc<dyn Outbox>,
     /// The destination.
     pub queue: Arc<dyn Queue>,
+    /// Who is told of records that died.
+    pub bus: Arc<dyn EventBus>,
     /// The clocks.
     pub clock: Arc<dyn Clock>,
     /// Fresh claim ids, and the dice for back-offs.
@@ -74,6 +77,7 @@ impl DrainerFunction {
         settings: &Settings,
         stores: &Stores,
         queue: Arc<dyn Queue>,
+        bus: Arc<dyn EventBus>,
         edge: Edge,
     ) -> Result<Self, SettingsFaults> {
         Ok(Self {
@@ -86,6 +90,7 @@ impl DrainerFunction {
             leases: Arc::clone(&stores.leases),
             outbox: Arc::clone(&stores.outbox),
             queue,
+            bus,
             clock: edge.clock,
             ids: edge.ids,
             metrics: edge.metrics,

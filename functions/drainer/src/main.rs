@@ -1,15 +1,16 @@
-//! The drainer function in Lambda.
+//! The drainer function in Lambda: the one that links the event bus's client.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use fencepost_drainer::DrainerFunction;
+use fencepost_drainer::{DrainerFunction, PUT_TIMEOUT};
 use fencepost_runtime::clock::{Clock, SystemClock};
 use fencepost_runtime::failure::FunctionError;
 use fencepost_runtime::settings::{Function, Settings};
 use fencepost_runtime::wiring::{Edge, Stores, open_queue};
 use fencepost_runtime::{lambda, telemetry};
-use fencepost_storage::ClientOptions;
+use fencepost_storage::eventbridge::EventBridgeBus;
+use fencepost_storage::{ClientOptions, Clients};
 
 fn main() -> ExitCode {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -25,5 +26,7 @@ async fn build(clock: Arc<dyn Clock>) -> Result<DrainerFunction, FunctionError> 
     telemetry::init_logs(&settings, Arc::clone(&clock));
     let stores = Stores::open(&settings, ClientOptions::default(), None).await?;
     let queue = open_queue(&settings, ClientOptions::default(), None).await?;
-    Ok(DrainerFunction::new(&settings, &stores, queue, Edge::in_lambda(&settings, clock))?)
+    let clients = Clients::load(ClientOptions::default()).await?;
+    let bus = Arc::new(EventBridgeBus::new(&clients, settings.event_bus.as_str(), PUT_TIMEOUT, None));
+    Ok(DrainerFunction::new(&settings, &stores, queue, bus, Edge::in_lambda(&settings, clock))?)
 }

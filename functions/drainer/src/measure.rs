@@ -1,4 +1,4 @@
-//! What a call measures: metrics, and the events that follow from what it did.
+//! What a call measures: metrics, and the event that follows from what it did.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,10 +8,8 @@ use fencepost_protocol::ids::{Identity, LeaseName};
 use fencepost_protocol::outbox::{DeathReason, OutboxRow};
 use fencepost_protocol::time::Timestamp;
 use fencepost_runtime::telemetry::Metric;
-use fencepost_storage::Page;
+use fencepost_storage::{BusEvent, Page};
 use serde_json::json;
-
-use crate::call::Event;
 
 /// Observations of a shard or of a call.
 #[derive(Debug, Default)]
@@ -85,15 +83,16 @@ impl Measures {
         values
     }
 
-    /// The call's events: records that died, by reason.
-    pub(crate) fn events(&self, lease: &LeaseName, me: &Identity) -> Vec<Event> {
+    /// The event of a call in which records died: how many, by reason, as of `at`.
+    pub(crate) fn records_dead(&self, lease: &LeaseName, me: &Identity, at: Timestamp) -> Option<BusEvent> {
         if self.dead.is_empty() {
-            return Vec::new();
+            return None;
         }
         let count: u64 = self.dead.values().sum();
-        let detail =
-            json!({ "lease": lease, "instance": me.name, "stack": me.stack, "count": count, "by_reason": self.dead });
-        vec![Event { detail_type: "Records Dead", detail }]
+        let detail = json!({
+            "lease": lease, "instance": me.name, "stack": me.stack, "count": count, "by_reason": self.dead, "at_ms": at,
+        });
+        Some(BusEvent { detail_type: "Records Dead", detail: detail.to_string() })
     }
 }
 

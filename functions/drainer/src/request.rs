@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use fencepost_protocol::drain::{DrainRequest, RedriveRequest};
 use fencepost_protocol::ids::{LeaseName, Malformed, Shard};
+use fencepost_runtime::input;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One request. Unknown commands are refused by name.
+/// One request. Unknown commands and unknown fields are refused by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// Which shards there are, if this instance leads.
@@ -23,10 +24,10 @@ pub enum Request {
 }
 
 #[derive(Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Command {
-    Plan,
-    Shards,
+    Plan {},
+    Shards {},
     Drain(DrainRequest),
     Redrive(RedriveRequest),
 }
@@ -67,17 +68,12 @@ impl Request {
     /// [`Malformed`] that names what is wrong; also for shards of another lease.
     pub fn parse(lease: &LeaseName, input: Value) -> Result<Self, Malformed> {
         if input.get("Records").is_some() {
-            let batch: StreamBatch =
-                serde_json::from_value(input).map_err(|error| Malformed::new("Records", error.to_string()))?;
+            let batch: StreamBatch = input::read("input", input)?;
             return Ok(Request::Wake(shards_of(lease, &batch)));
         }
-        if !input.is_object() {
-            return Err(Malformed::new("input", "is no JSON object; it must be one with a field \"command\""));
-        }
-        let command = serde_json::from_value(input).map_err(|error| Malformed::new("input", error.to_string()))?;
-        match command {
-            Command::Plan => Ok(Request::Plan),
-            Command::Shards => Ok(Request::Shards),
+        match input::command(input)? {
+            Command::Plan {} => Ok(Request::Plan),
+            Command::Shards {} => Ok(Request::Shards),
             Command::Drain(request) => own(lease, &request.shards).map(|()| Request::Drain(request)),
             Command::Redrive(request) => own(lease, &request.shards).map(|()| Request::Redrive(request)),
         }

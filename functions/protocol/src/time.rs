@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::Malformed;
+
 /// A moment of a wall clock: milliseconds since 1970-01-01T00:00:00Z.
 ///
 /// Two timestamps of different instances are never compared (promise P5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "u64", into = "u64")]
 pub struct Timestamp(u64);
 
 impl Timestamp {
@@ -48,6 +50,24 @@ impl Timestamp {
     /// How long after `earlier` this moment is; zero where it is not after it.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// What comes from outside is a moment that a row can hold, or refused: one beyond would be written and never read again.
+impl TryFrom<u64> for Timestamp {
+    type Error = Malformed;
+
+    fn try_from(ms: u64) -> Result<Self, Malformed> {
+        if ms <= Self::MAX.0 {
+            return Ok(Self(ms));
+        }
+        Err(Malformed::new("moment", format!("is {ms}; it must be milliseconds since 1970, of 13 digits at most")))
+    }
+}
+
+impl From<Timestamp> for u64 {
+    fn from(at: Timestamp) -> u64 {
+        at.0
     }
 }
 

@@ -5,6 +5,7 @@
 //! | [`clock`] | the two clocks of a host behind one trait, and one for tests |
 //! | [`ids`] | fresh attempt and claim ids, and the dice for a back-off |
 //! | [`settings`] | environment variables, parsed once into one checked [`settings::Settings`] |
+//! | [`input`] | a request, read so that a refusal names the field by its path |
 //! | [`failure`] | what a function answers when it fails: a stable error type and a sentence |
 //! | [`telemetry`] | log lines, and metrics in CloudWatch's embedded format |
 //! | [`wiring`] | adapters and edge, built from the settings |
@@ -19,6 +20,7 @@
 pub mod clock;
 pub mod failure;
 pub mod ids;
+pub mod input;
 pub mod lambda;
 pub mod settings;
 pub mod telemetry;

@@ -151,6 +151,8 @@ pub struct Settings {
     pub stamp_cache: Duration,
     /// The whole of one call to the outbox table, retries included.
     pub store_call_timeout: Duration,
+    /// The event bus that the drainer tells of dead records.
+    pub event_bus: String,
     /// How much is logged.
     pub log: LogLevel,
 }

@@ -1,7 +1,7 @@
 //! Where the protocol's records live, and how its plans are carried out.
 //!
-//! The ports ([`LeaseStore`], [`Outbox`], [`Queue`], [`Source`]) are what handlers see. Each has an in-memory adapter, which is
-//! the reference, and an AWS adapter; one conformance suite runs over both.
+//! The ports ([`LeaseStore`], [`Outbox`], [`Queue`], [`Source`], [`EventBus`]) are what handlers see. Each has an in-memory
+//! adapter, which is the reference, and an AWS adapter; one conformance suite runs over both.
 //!
 //! Guarantees: a write happens under exactly the condition that its plan states; a lost condition is an answer that carries
 //! the row that won; a write whose reply was lost is recognised as own by its attempt or claim id; an item that does not
@@ -17,6 +17,9 @@ mod clients;
 pub mod conformance;
 pub mod dynamodb;
 mod error;
+#[cfg(feature = "eventbridge")]
+pub mod eventbridge;
+mod inspection;
 #[cfg(feature = "iot")]
 pub mod iot;
 pub mod item;
@@ -32,4 +35,5 @@ pub mod sqs;
 pub use call::{CallInProgress, CallObserver, CallPolicy, CallReport};
 pub use clients::{ClientOptions, Clients, FixedCredentials};
 pub use error::StoreError;
+pub use inspection::TableInspection;
 pub use ports::*;

@@ -46,3 +46,7 @@ pub const SEND: &str = "send";
 pub const IS_ENABLED: &str = "is_enabled";
 /// [`crate::Source::set_enabled`].
 pub const SET_ENABLED: &str = "set_enabled";
+/// [`crate::EventBus::put_event`].
+pub const PUT_EVENT: &str = "put_event";
+/// [`crate::TableInspection::inspect`].
+pub const INSPECT: &str = "inspect";

@@ -114,3 +114,19 @@ pub trait Source: Send + Sync {
     /// Switches it.
     async fn set_enabled(&self, enabled: bool) -> Result<(), StoreError>;
 }
+
+/// An event for the bus; its source is `fencepost`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BusEvent {
+    /// Its detail type, for example `Records Dead`.
+    pub detail_type: &'static str,
+    /// Its detail, a JSON object as text.
+    pub detail: String,
+}
+
+/// The event bus.
+#[async_trait]
+pub trait EventBus: Send + Sync {
+    /// Puts one event. Not retried inside; an event whose put failed with a kind that leaves doubt may be on the bus.
+    async fn put_event(&self, event: &BusEvent) -> Result<(), StoreError>;
+}

@@ -11,7 +11,6 @@ use fencepost_runtime::settings::Function;
 use serde_json::{Value, json};
 
 use super::WorldError;
-use super::event::WorldEvent;
 use super::region::Region;
 use crate::machine::{Definition, Resources, TaskError, Time};
 
@@ -146,7 +145,7 @@ impl RegionResources {
     fn put_events(&self, arguments: &Value) -> Value {
         let entries = arguments["Entries"].as_array().map(Vec::as_slice).unwrap_or_default();
         for entry in entries {
-            self.0.site.tell(&bus_event(&self.0, entry));
+            self.0.bus.put(entry["DetailType"].as_str().unwrap_or_default(), &entry["Detail"]);
         }
         json!({ "FailedEntryCount": 0, "Entries": entries.iter().map(|_| json!({})).collect::<Vec<_>>() })
     }
@@ -161,26 +160,5 @@ impl RegionResources {
         let started_seconds = duration_ms(Duration::from_millis(self.0.site.clock.now().wall.as_ms())) / 1_000;
         let arn = format!("{}:{name}", arn.replacen(":stateMachine:", ":execution:", 1));
         Ok(json!({ "ExecutionArn": arn, "StartDate": started_seconds }))
-    }
-}
-
-/// What an event on the bus tells the world's observer.
-fn bus_event(region: &Region, entry: &Value) -> WorldEvent {
-    let (instance, detail) = (region.name.clone(), &entry["Detail"]);
-    let transition = entry["DetailType"].as_str().unwrap_or_default();
-    match transition {
-        "Takeover Completed" => WorldEvent::TakeoverCompleted {
-            instance,
-            token: detail["token"].as_u64().unwrap_or_default(),
-            detail: detail.clone(),
-        },
-        "Records Dead" => WorldEvent::RecordsDead { instance, detail: detail.clone() },
-        _ => WorldEvent::Lease {
-            instance,
-            transition: transition.to_owned(),
-            token: detail["token"].as_u64(),
-            reason: detail["reason"].as_str().map(str::to_owned),
-            at_ms: detail["at_ms"].as_u64().unwrap_or_else(|| region.site.clock.now().wall.as_ms()),
-        },
     }
 }

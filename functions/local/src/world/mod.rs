@@ -33,6 +33,7 @@ use fencepost_storage::{CallPolicy, Clients, LeaseStore, Outbox};
 use serde_json::Value;
 
 mod audit;
+mod bus;
 mod command;
 pub mod control;
 mod counters;

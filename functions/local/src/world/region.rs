@@ -23,6 +23,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
+use super::bus::Bus;
 use super::counters::Counters;
 use super::event::WorldEvent;
 use super::machines::{Machine, MachineTime, RegionResources};
@@ -54,6 +55,7 @@ impl From<FunctionError> for InvokeError {
 pub(super) struct Region {
     pub(super) site: Arc<Site>,
     pub(super) name: InstanceName,
+    pub(super) bus: Arc<Bus>,
     lease: LeaseFunction,
     ingest: IngestFunction,
     drainer: DrainerFunction,
@@ -77,8 +79,9 @@ impl Region {
         let edge = Edge::new(settings, Arc::clone(&site.clock), Arc::new(RandomIds), sink);
         let lease = LeaseFunction::new(settings, &stores, None, edge.clone());
         let ingest = IngestFunction::new(settings, &stores, edge.clone());
-        let drainer = DrainerFunction::new(settings, &stores, queue, edge)?;
-        Ok(Self { site, name, lease, ingest, drainer, names: Mutex::default() })
+        let bus = Arc::new(Bus::new(Arc::clone(&site), name.clone()));
+        let drainer = DrainerFunction::new(settings, &stores, queue, bus.clone(), edge)?;
+        Ok(Self { site, name, bus, lease, ingest, drainer, names: Mutex::default() })
     }
 
     /// Runs a function to its answer, its failure or its time limit.

@@ -19,7 +19,7 @@ fn plan(groups: usize) -> Value {
 
 fn page(changes: Value) -> Value {
     let mut page = json!({
-        "done": true, "leading": true, "cursor": null, "unsettled": [], "alone": [], "events": [],
+        "done": true, "leading": true, "cursor": null, "unsettled": [], "alone": [],
         "counts": { "claimed": 2, "sent": 2, "committed": 1, "fenced": 1 },
     });
     for (field, value) in changes.as_object().unwrap() {
@@ -215,19 +215,6 @@ fn a_passing_error_is_retried_once_and_a_failed_group_stops_no_other() {
 fn a_plan_that_fails_is_the_failure() {
     let ran = run("drain", json!({}), |_| error("SettingsInvalid"));
     assert_eq!((ran.error(), ran.calls.len()), ("SettingsInvalid", 1));
-}
-
-#[test]
-fn dead_records_are_reported_even_when_the_group_fails_later() {
-    let dead = json!({ "detail_type": "Records Dead", "detail": { "lease": "telemetry", "dead": 3 } });
-    let ran = drain(plan(1), |_, number| match number {
-        1 => output(page(json!({ "done": false, "cursor": 1, "events": [dead] }))),
-        _ => error("AccessDenied"),
-    });
-    let entry =
-        json!({ "Source": "fencepost", "DetailType": "Records Dead", "Detail": dead["detail"], "EventBusName": "bus" });
-    assert_eq!(ran.named("events")[0].payload, json!({ "Entries": [entry] }));
-    assert_eq!(ran.error(), "AccessDenied");
 }
 
 #[test]

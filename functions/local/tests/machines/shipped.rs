@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::world::{shipped, shipped_text, substitutions};
 
 const MACHINES: [(&str, &[&str]); 5] = [
-    ("drain", &["DrainerFunctionArn", "EventBusName"]),
+    ("drain", &["DrainerFunctionArn"]),
     ("lease_cycle", &["EventBusName", "LeaseFunctionArn", "TakeoverStateMachineArn"]),
     ("redrive", &["DrainerFunctionArn"]),
     ("step_down", &["LeaseFunctionArn"]),

@@ -17,7 +17,7 @@ fn plan(groups: usize) -> Value {
 
 fn page(changes: Value) -> Value {
     let mut page = json!({
-        "done": true, "leading": true, "cursor": null, "unsettled": [], "alone": [], "events": [],
+        "done": true, "leading": true, "cursor": null, "unsettled": [], "alone": [],
         "stopped_by": null, "again_after_seconds": null,
         "counts": { "sent": 1, "committed": 1, "duplicate_risk": 0 },
     });

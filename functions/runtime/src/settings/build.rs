@@ -194,6 +194,7 @@ fn finish(draft: Draft, timing: Timing) -> Result<Settings, SettingsFaults> {
         request_bytes_max: draft.request_bytes_max,
         stamp_cache: draft.stamp_cache,
         store_call_timeout: store_call_timeout(&timing),
+        event_bus: draft.event_bus,
         log: draft.log,
     })
 }

@@ -9,7 +9,9 @@ use fencepost_protocol::limits;
 use fencepost_protocol::timing::{Profile, RenewFailurePolicy};
 
 use super::table::{DefaultValue, Setting};
-use super::values::{choice, duration, number, queue_url, region, rule_name, shown, stack_part, table_name, truth};
+use super::values::{
+    bus_name, choice, duration, number, queue_url, region, rule_name, shown, stack_part, table_name, truth,
+};
 use super::{Function, LogLevel, Topology};
 
 const EVERY: &[Function] = &Function::ALL;
@@ -91,7 +93,7 @@ const LOG_LEVELS: &[(&str, LogLevel)] = &[
     ("trace", LogLevel::Trace),
 ];
 
-pub(super) static TABLE: [Setting; 40] = [
+pub(super) static TABLE: [Setting; 41] = [
     setting!(
         "LEASE",
         "the lease group: one unit of leadership",
@@ -234,7 +236,7 @@ pub(super) static TABLE: [Setting; 40] = [
     timing!(
         "RENEW_CALL_TIMEOUT",
         renew_call_timeout,
-        "one lease call, retries included; half the interval",
+        "one lease call, retries included; half the interval, but 500ms to 5s",
         "5s",
         "2.5s",
         "above 0; see `RENEW_INTERVAL`"
@@ -250,7 +252,7 @@ pub(super) static TABLE: [Setting; 40] = [
     timing!(
         "TICK_INTERVAL",
         tick_interval,
-        "from one tick to the next; the least of interval, TTL / 4 and 5s",
+        "from one tick to the next; the least of interval, TTL / 4 and 5s in whole seconds; the profile fast sets it",
         "5s",
         "1s",
         "whole seconds, 1s to 60s"
@@ -374,6 +376,14 @@ pub(super) static TABLE: [Setting; 40] = [
         "at most 60s",
         NOBODY,
         |draft, text| put(&mut draft.stamp_cache, at_most(text, Duration::from_secs(60), "60s"))
+    ),
+    setting!(
+        "EVENT_BUS",
+        "the event bus that the drainer tells of dead records",
+        DefaultValue::Value("default"),
+        "1 to 256 letters, digits, '/', '.', '-', '_'",
+        NOBODY,
+        |draft, text| put(&mut draft.event_bus, bus_name(text))
     ),
     setting!(
         "LOG",

@@ -75,6 +75,7 @@ pub(super) struct Draft {
     pub(super) request_bytes_max: usize,
     pub(super) stamp_cache: Duration,
     pub(super) store_call_timeout: Option<Duration>,
+    pub(super) event_bus: String,
     pub(super) log: LogLevel,
 }
 

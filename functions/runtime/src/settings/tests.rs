@@ -78,6 +78,7 @@ fn each_setting_arrives_where_it_belongs() {
         ("FENCEPOST_REQUEST_BYTES_MAX", "262144"),
         ("FENCEPOST_BATCHING", "false"),
         ("FENCEPOST_STAMP_CACHE", "2.5s"),
+        ("FENCEPOST_EVENT_BUS", "ops/bridge"),
         ("FENCEPOST_LOG", "debug"),
         ("FENCEPOST_FAILOVER_SLO", "28s"),
     ]);
@@ -97,6 +98,7 @@ fn each_setting_arrives_where_it_belongs() {
     assert!(!settings.batching);
     assert_eq!(settings.stamp_cache, Duration::from_millis(2_500));
     assert_eq!(settings.store_call_timeout, Duration::from_secs(1), "half the claim budget");
+    assert_eq!((settings.event_bus.as_str(), good(&[]).event_bus.as_str()), ("ops/bridge", "default"));
     assert_eq!(settings.log, LogLevel::Debug);
 }
 
@@ -109,11 +111,12 @@ fn a_global_table_has_neither_tombstones_nor_batches() {
 
 #[test]
 fn a_fault_names_the_setting_and_the_fix() {
-    let cases: [(&[(&str, &str)], &str); 26] = [
+    let cases: [(&[(&str, &str)], &str); 27] = [
         (
             &[("FENCEPOST_LEASE_TTL", "300")],
             "FENCEPOST_LEASE_TTL: is \"300\": the unit is missing; write 300s for seconds",
         ),
+        (&[("FENCEPOST_EVENT_BUS", "the bus")], "is \"the bus\"; it must be an event bus's name"),
         (&[("FENCEPOST_LEASE_TTL", "5w")], "the unit must be ms, s, m, h or d"),
         (&[("FENCEPOST_LEASE_TTL", "soon")], "a duration is a number and a unit, for example 300s"),
         (&[("FENCEPOST_LEASE_TTL", "-5s")], "a duration is a number and a unit"),

@@ -120,6 +120,14 @@ pub(super) fn rule_name(text: &str) -> Result<String, String> {
     Err(format!("is {}; it must be a topic rule's name: 1 to 128 letters, digits and '_'", shown(text)))
 }
 
+/// An event bus's name.
+pub(super) fn bus_name(text: &str) -> Result<String, String> {
+    if (1..=256).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "/.-_".contains(c)) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("is {}; it must be an event bus's name: 1 to 256 letters, digits, '/', '.', '-', '_'", shown(text)))
+}
+
 /// A stack's own id: the last part of a CloudFormation ARN, which a re-created stack does not share with the old one.
 pub(super) fn stack_part(text: &str) -> &str {
     if text.starts_with("arn:") { text.rsplit('/').next().unwrap_or(text) } else { text }

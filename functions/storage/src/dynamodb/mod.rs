@@ -11,6 +11,7 @@ mod batch;
 mod convert;
 mod error;
 mod expression;
+mod inspection;
 mod lease_store;
 mod outbox;
 mod schema;
@@ -22,6 +23,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use inspection::DynamoTableInspection;
 pub use lease_store::DynamoLeaseStore;
 pub use outbox::DynamoOutbox;
 pub use schema::{TableNames, create_tables};

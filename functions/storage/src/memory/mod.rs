@@ -9,7 +9,9 @@
 //!
 //! What must stay out: knowledge of who calls, and conditions that a real table could not state.
 
+mod event_bus;
 mod faults;
+mod inspection;
 mod lease_store;
 mod outbox;
 mod queue;
@@ -20,7 +22,9 @@ mod usage;
 #[cfg(test)]
 mod tests;
 
+pub use event_bus::MemoryEventBus;
 pub use faults::{Call, Effect, EntryFault, Fault, FaultPlan, NoFaults, RowFault, Script};
+pub use inspection::MemoryTableInspection;
 pub use lease_store::MemoryLeaseStore;
 pub use outbox::MemoryOutbox;
 pub use queue::{MemoryQueue, QueueKind};

@@ -39,6 +39,22 @@ impl MemoryOutbox {
         Self { gate: Gate::new(plan), ..self }
     }
 
+    /// The first half of [`Outbox::kill`] alone: the dead row. For worlds in which a drainer dies between the two.
+    ///
+    /// # Errors
+    /// As [`Outbox::kill`].
+    pub async fn bury(&self, burial: &Burial) -> Result<(), StoreError> {
+        self.call(operation::KILL, 1, |state| rows::bury(state, &burial.dead)).await
+    }
+
+    /// The second half of [`Outbox::kill`] alone: the outstanding row's end.
+    ///
+    /// # Errors
+    /// As [`Outbox::kill`].
+    pub async fn end_buried(&self, burial: &Burial) -> Result<ChangeAnswer, StoreError> {
+        self.call(operation::KILL_DELETE, 1, |state| rows::end_buried(state, burial)).await
+    }
+
     /// A call of one request, except where `work` counts its own.
     async fn call<T: Send>(
         &self,
@@ -166,8 +182,8 @@ impl Outbox for MemoryOutbox {
     }
 
     async fn kill(&self, burial: &Burial) -> Result<ChangeAnswer, StoreError> {
-        self.call(operation::KILL, 1, |state| rows::bury(state, &burial.dead)).await?;
-        self.call(operation::KILL_DELETE, 1, |state| rows::end_buried(state, burial)).await
+        self.bury(burial).await?;
+        self.end_buried(burial).await
     }
 
     async fn dead_page(

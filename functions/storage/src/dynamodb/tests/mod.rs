@@ -6,6 +6,7 @@ mod capacity;
 mod certainty;
 mod conformance;
 mod errors;
+mod inspection;
 mod lost_replies;
 mod samples;
 mod schema;

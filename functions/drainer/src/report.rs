@@ -1,0 +1,64 @@
+//! Tells the event bus of records that died in a call.
+//!
+//! One way for every caller: a workflow could put the event of a call that it made, but nobody could of a call that the
+//! stream made. A put that failed for the moment is made again, and one whose reply was lost may have been carried out: the
+//! bus gets the event at least once, and one of two has the other's `at_ms`. What it never does is fail a drain. Where the
+//! bus refuses, or no time is left, a line of the log says so, and the dead rows, the metric `Dead` and its alarm remain.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use fencepost_protocol::failure::FailureKind;
+use fencepost_runtime::lambda::Limit;
+use fencepost_storage::{BusEvent, StoreError};
+use futures::future::{Either, select};
+
+use crate::DrainerFunction;
+
+/// How long one put may take.
+pub const PUT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Puts of one event at most.
+const TRIES_MAX: u32 = 3;
+/// The pause after the first failed put; it doubles.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The longest that a call is held up by its report.
+const REPORT_TIME_MAX: Duration = Duration::from_secs(3);
+
+impl DrainerFunction {
+    /// Puts `event` on the bus, inside what `limit` leaves.
+    pub(crate) async fn report(&self, event: &BusEvent, limit: &Limit) {
+        let time = limit.remaining(self.clock.now()).min(REPORT_TIME_MAX);
+        let (put, over) = (pin!(self.put_event(event)), pin!(self.clock.sleep(time)));
+        let problem = match select(put, over).await {
+            Either::Left((Ok(()), _)) => return,
+            Either::Left((Err(error), _)) => error.to_string(),
+            Either::Right(_) => format!("it did not answer in the {time:?} that the call had left for it"),
+        };
+        tracing::error!(
+            event = event.detail_type,
+            detail = event.detail,
+            problem,
+            "the event bus was not told; the dead rows and the metric Dead tell of them"
+        );
+    }
+
+    /// Puts `event`, again after a failure that may pass.
+    async fn put_event(&self, event: &BusEvent) -> Result<(), StoreError> {
+        let mut pause = PAUSE;
+        for _ in 1..TRIES_MAX {
+            match self.bus.put_event(event).await {
+                Err(error) if may_pass(error.kind) => {
+                    tracing::warn!(kind = error.kind.as_str(), %error, "an event is put again");
+                }
+                answered => return answered,
+            }
+            self.clock.sleep(pause).await;
+            pause *= 2;
+        }
+        self.bus.put_event(event).await
+    }
+}
+
+const fn may_pass(kind: FailureKind) -> bool {
+    matches!(kind, FailureKind::Throttled | FailureKind::Unavailable | FailureKind::TimedOut)
+}
