@@ -1,9 +1,10 @@
 //! The shipped handlers over the memory stores, on a clock that moves only when it is told to.
 //!
 //! Several instances share one pair of tables and one queue. Faults are placed at exact calls through [`Harness::faults`] (all
-//! tables of an instance) and [`Harness::queue_faults`].
+//! tables of an instance), [`Harness::queue_faults`] and [`Harness::bus_faults`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fencepost_drainer::DrainerFunction;
@@ -19,9 +20,9 @@ use fencepost_runtime::settings::{Function, Settings};
 use fencepost_runtime::telemetry::CollectedMetrics;
 use fencepost_runtime::wiring::{Edge, Stores};
 use fencepost_storage::memory::{
-    MemoryLeaseStore, MemoryOutbox, MemoryQueue, MemorySource, MemoryTables, QueueKind, Script,
+    MemoryEventBus, MemoryLeaseStore, MemoryOutbox, MemoryQueue, MemorySource, MemoryTables, QueueKind, Script,
 };
-use fencepost_storage::{LeaseStore, Outbox};
+use fencepost_storage::{EventBus, LeaseStore, Outbox, Queue, Source};
 use serde_json::{Value, json};
 
 /// A morning in November 2023.
@@ -35,13 +36,18 @@ pub struct Harness {
     pub queue: MemoryQueue,
     /// The topic rule, where the source is gated.
     pub source: MemorySource,
+    /// The event bus that drainers put their events on.
+    pub bus: MemoryEventBus,
     /// The clock of every instance.
     pub clock: Arc<ManualClock>,
     /// Faults of the tables' calls, by operation and call number of each instance.
     pub faults: Script,
     /// Faults of the queue's calls.
     pub queue_faults: Script,
+    /// Faults of the event bus's calls.
+    pub bus_faults: Script,
     extra: Vec<(&'static str, &'static str)>,
+    processes: AtomicU64,
 }
 
 /// One instance: its three handlers and what they measured.
@@ -71,57 +77,34 @@ impl Harness {
         let is_fifo = extra.iter().any(|(name, url)| *name == "FENCEPOST_QUEUE_URL" && url.ends_with(".fifo"));
         let kind = if is_fifo { QueueKind::Fifo } else { QueueKind::Standard };
         let queue_faults = Script::default();
+        let bus_faults = Script::default();
         Self {
             tables: MemoryTables::new(),
             queue: MemoryQueue::new(kind).with_faults(Arc::new(queue_faults.clone())),
             source: MemorySource::new(false),
+            bus: MemoryEventBus::new().with_faults(Arc::new(bus_faults.clone())),
             clock: Arc::new(ManualClock::new(START)),
             faults: Script::default(),
             queue_faults,
+            bus_faults,
             extra: extra.to_vec(),
+            processes: AtomicU64::new(0),
         }
     }
 
     /// A cold process of instance `name`.
     pub fn instance(&self, name: &str) -> Instance {
-        let settings = self.settings(name);
+        let settings = settings(name, &self.extra);
         let faults = Arc::new(self.faults.clone());
         let leases: Arc<dyn LeaseStore> =
             Arc::new(MemoryLeaseStore::new(self.tables.clone()).with_faults(faults.clone()));
         let outbox: Arc<dyn Outbox> = Arc::new(MemoryOutbox::new(self.tables.clone()).with_faults(faults));
         let stores =
             Stores { leases: Arc::clone(&leases), hasty_leases: Arc::clone(&leases), outbox: Arc::clone(&outbox) };
-        let metrics = Arc::new(CollectedMetrics::default());
-        let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let seed = name.bytes().fold(7, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
-        let edge = Edge::new(&settings, clock, Arc::new(SeededIds::new(seed)), metrics.clone());
-        Instance {
-            ingest: IngestFunction::new(&settings, &stores, edge.clone()),
-            lease: LeaseFunction::new(&settings, &stores, Some(Arc::new(self.source.clone())), edge.clone()),
-            drainer: DrainerFunction::new(&settings, &stores, Arc::new(self.queue.clone()), edge)
-                .expect("the harness names a queue"),
-            metrics,
-            outbox,
-            clock: Arc::clone(&self.clock),
-            carried: Value::Null,
-        }
-    }
-
-    fn settings(&self, name: &str) -> Settings {
-        let defaults = [
-            ("FENCEPOST_LEASE", "telemetry"),
-            ("FENCEPOST_INSTANCE", name),
-            ("FENCEPOST_STACK", name),
-            ("FENCEPOST_PROFILE", "fast"),
-            ("FENCEPOST_SHARDS", "2"),
-            ("FENCEPOST_LEASE_TABLE", "lease"),
-            ("FENCEPOST_OUTBOX_TABLE", "outbox"),
-            ("FENCEPOST_QUEUE_URL", "http://127.0.0.1/queue"),
-            ("FENCEPOST_TOPIC_RULE", "rule"),
-        ];
-        let kept = defaults.iter().filter(|(name, _)| !self.extra.iter().any(|(other, _)| other == name));
-        let pairs = kept.chain(&self.extra).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Settings::parse(&Function::ALL, pairs).expect("the harness's settings are sound")
+        let seed = SeedOf { name, process: self.processes.fetch_add(1, Ordering::Relaxed) };
+        let source: Arc<dyn Source> = Arc::new(self.source.clone());
+        let (queue, bus) = (Arc::new(self.queue.clone()), Arc::new(self.bus.clone()));
+        Instance::over(&settings, &stores, queue, bus, Some(source), Arc::clone(&self.clock), seed)
     }
 
     /// The exact bytes of every message in the queue, sorted.
@@ -158,7 +141,71 @@ pub fn rule_event(id: &str, topic: &str, payload: &[u8]) -> Value {
     })
 }
 
+/// The settings of instance `name`: two shards, profile `fast`, and `extra` (`FENCEPOST_…`), which wins over the defaults.
+///
+/// # Panics
+/// The settings are refused.
+pub fn settings(name: &str, extra: &[(&str, &str)]) -> Settings {
+    let defaults = [
+        ("FENCEPOST_LEASE", "telemetry"),
+        ("FENCEPOST_INSTANCE", name),
+        ("FENCEPOST_STACK", name),
+        ("FENCEPOST_PROFILE", "fast"),
+        ("FENCEPOST_SHARDS", "2"),
+        ("FENCEPOST_LEASE_TABLE", "lease"),
+        ("FENCEPOST_OUTBOX_TABLE", "outbox"),
+        ("FENCEPOST_QUEUE_URL", "http://127.0.0.1/queue"),
+        ("FENCEPOST_TOPIC_RULE", "rule"),
+    ];
+    let kept = defaults.iter().filter(|(name, _)| !extra.iter().any(|(other, _)| other == name));
+    let pairs = kept.chain(extra).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Settings::parse(&Function::ALL, pairs).expect("the harness's settings are sound")
+}
+
+/// What a process draws its ids from: no two processes of a test make the same id.
+#[derive(Debug, Clone, Copy)]
+pub struct SeedOf<'a> {
+    /// The instance.
+    pub name: &'a str,
+    /// The how manieth process of the test, from 0.
+    pub process: u64,
+}
+
+impl SeedOf<'_> {
+    fn seed(self) -> u64 {
+        let of_name = self.name.bytes().fold(7, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
+        of_name.wrapping_add(self.process.wrapping_mul(1 << 40))
+    }
+}
+
 impl Instance {
+    /// A cold process over any adapters: memory, or the real ones.
+    ///
+    /// # Panics
+    /// The settings name no queue.
+    pub fn over(
+        settings: &Settings,
+        stores: &Stores,
+        queue: Arc<dyn Queue>,
+        bus: Arc<dyn EventBus>,
+        source: Option<Arc<dyn Source>>,
+        clock: Arc<ManualClock>,
+        seed: SeedOf<'_>,
+    ) -> Self {
+        let metrics = Arc::new(CollectedMetrics::default());
+        let ids = Arc::new(SeededIds::new(seed.seed()));
+        let edge = Edge::new(settings, Arc::clone(&clock) as Arc<dyn Clock>, ids, metrics.clone());
+        Instance {
+            ingest: IngestFunction::new(settings, stores, edge.clone()),
+            lease: LeaseFunction::new(settings, stores, source, edge.clone()),
+            drainer: DrainerFunction::new(settings, stores, queue, bus, edge).expect("the settings name a queue"),
+            metrics,
+            outbox: Arc::clone(&stores.outbox),
+            clock,
+            carried: Value::Null,
+        }
+    }
+
     /// The limit of an invocation that starts now and may take `budget`.
     pub fn limit(&self, budget: Duration) -> Limit {
         Limit::new(self.clock.now(), budget)

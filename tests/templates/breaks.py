@@ -188,6 +188,11 @@ BREAKS = {
         ("may not PartiQLDelete in shards", lambda p: _policy(p, "DrainerRole", "Commit").update(Action="dynamodb:PartiQLUpdate")),
         ("not one of that table", lambda p: _policy(p, "DrainerRole", "ReadShards").update(Resource={"Ref": "LeaseTableArn"})),
     ],
+    "only_the_deployment_looks_at_tables": [
+        ("LeaseRole may look", lambda p: _policy(p, "LeaseRole", "RaiseFence")["Action"].append("dynamodb:DescribeTable")),
+        ("other tables", lambda p: _policy(p, "LifecycleRole", "LookAtTables")["Resource"].pop()),
+        ("nobody may look", lambda p: _policy(p, "LifecycleRole", "LookAtTables").update(Action="dynamodb:Query")),
+    ],
     "only_the_drainer_sends": [("IngestRole may send", lambda p: _policy(p, "IngestRole", "FailuresOut").update(Resource={"Ref": "DestinationQueueArn"}))],
     "queues_take_tls_only": [
         ("without TLS", lambda p: _properties(p, "data", "IngestQueuesPolicy")["PolicyDocument"]["Statement"][0].update(Condition={})),

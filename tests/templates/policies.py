@@ -29,7 +29,10 @@ PLATFORM = {
     "xray:PutTelemetryRecords": "the runtime's traces", "kms:GenerateDataKey": "an encrypted destination",
     "kms:Decrypt": "an encrypted destination",
 }
+# What asks of a table itself, which has no partitions to narrow it by.
+WHOLE_TABLE = {"dynamodb:DescribeTable": ".describe_table()", "dynamodb:DescribeTimeToLive": ".describe_time_to_live()"}
 TABLE_ACTIONS = {action for action in CALLS if action.startswith("dynamodb:")}
+CALLS |= WHOLE_TABLE
 # What each function may do to which partitions: the outbox's shards, its dead rows, its tombstones, its fence, and the lease.
 MAY = {
     "IngestRole": {("lease", "GetItem"), ("shards", "PutItem"), ("shards", "PartiQLInsert")},
@@ -145,6 +148,20 @@ def tables_are_narrowed_to_partitions(project):
     return findings
 
 
+def only_the_deployment_looks_at_tables(project):
+    """Who looks at the tables themselves is the function that checks a stack, at these two and no others."""
+    findings, looks = [], 0
+    for stack, name, statement in statements(project):
+        if not WHOLE_TABLE.keys() & set(_as_list(statement.get("Action", []))):
+            continue
+        looks += 1
+        if name != "LifecycleRole":
+            findings.append(f"{stack}: {name} may look at tables, which it never does")
+        if statement["Resource"] != [{"Ref": "LeaseTableArn"}, {"Ref": "OutboxTableArn"}]:
+            findings.append(f"{stack}: {name} looks at other tables than the two")
+    return findings if looks else ["compute: nobody may look at the tables before they are used"]
+
+
 def only_the_drainer_sends(project):
     return [
         f"{stack}: {name} may send to the destination"
@@ -173,5 +190,5 @@ def queues_take_tls_only(project):
 
 CHECKS = [
     actions_are_named_in_full, resources_are_named_where_they_can_be, anybody_is_only_ever_denied, function_actions_are_needed,
-    tables_are_narrowed_to_partitions, only_the_drainer_sends, queues_take_tls_only,
+    tables_are_narrowed_to_partitions, only_the_deployment_looks_at_tables, only_the_drainer_sends, queues_take_tls_only,
 ]

@@ -157,7 +157,7 @@ def review_names_the_lines_of_storage(project):
             findings.append(f"infra/README.md: {action}: {wrong}")
     missing = set(CALLS) - {name for row in tables(project)[0] for name in _quoted(row[0])}
     findings += [f"infra/README.md: the review does not say who makes {action}" for action in sorted(missing)]
-    declared = set(re.findall(r"async fn (\w+)", project.rust["functions/storage/src/ports.rs"]))
+    declared = set(re.findall(r"async fn (\w+)", project.rust["functions/storage/src/ports.rs"] + project.rust["functions/storage/src/inspection.rs"]))
     findings += [f"infra/README.md: the port {name} stands at no action" for name in sorted(declared - ports)]
     return findings + [f"infra/README.md: there is no port {name}" for name in sorted(ports - declared)]
 
@@ -240,7 +240,7 @@ def review_knows_every_call(project):
 
 
 def _declared(project):
-    return set(re.findall(r"async fn (\w+)", project.rust["functions/storage/src/ports.rs"]))
+    return set(re.findall(r"async fn (\w+)", project.rust["functions/storage/src/ports.rs"] + project.rust["functions/storage/src/inspection.rs"]))
 
 
 CHECKS = [

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use fencepost_lease::{Entry, LeaseFunction};
 use fencepost_protocol::failure::FailureKind;
+use fencepost_protocol::tables::{Replication, TableFacts};
 use fencepost_runtime::clock::Clock;
 use fencepost_runtime::failure::{ErrorType, FunctionError};
 use fencepost_runtime::lambda::Limit;
-use fencepost_storage::memory::{Effect, Fault};
+use fencepost_storage::memory::{Effect, Fault, MemoryTableInspection, Script};
 use fencepost_storage::operation;
 use fencepost_tests::harness::{Harness, Instance};
 use serde_json::{Value, json};
@@ -111,7 +112,8 @@ fn entry<'a>(
     name: &'a str,
 ) -> Entry<impl Fn() -> std::future::Ready<Result<LeaseFunction, FunctionError>> + 'a> {
     let clock: Arc<dyn Clock> = Arc::clone(&harness.clock) as Arc<dyn Clock>;
-    Entry::new(clock, move || std::future::ready(Ok(harness.instance(name).lease))).unwrap()
+    let inspection = Arc::new(MemoryTableInspection::default());
+    Entry::new(clock, inspection, move || std::future::ready(Ok(harness.instance(name).lease))).unwrap()
 }
 
 fn wrong_settings() -> FunctionError {
@@ -212,7 +214,8 @@ async fn a_deletion_outlasts_a_store_that_fails_for_a_while_and_survives_one_tha
 async fn wrong_settings_in_the_environment_keep_nobody_waiting() {
     let harness = Harness::new();
     let clock: Arc<dyn Clock> = Arc::clone(&harness.clock) as Arc<dyn Clock>;
-    let entry = Entry::open(clock, || std::future::ready(Err(wrong_settings()))).await.unwrap();
+    let inspection = Arc::new(MemoryTableInspection::default());
+    let entry = Entry::open(clock, inspection, || std::future::ready(Err(wrong_settings()))).await.unwrap();
     let mut waiting = Waiting::open().await;
     let properties = json!({ "FENCEPOST_LEASE_TTL": "3s" });
     let create = waiting.request("Create", "Custom::FencepostSettings", properties);
@@ -251,4 +254,86 @@ async fn an_answer_is_tried_three_times_and_then_the_invocation_fails() {
     let request = waiting.request("Create", "Custom::FencepostLease", json!({}));
     let error = while_time_passes(&harness, None, entry.handle(request, &limit(&harness))).await.unwrap_err();
     assert_eq!((error.error_type, waiting.received().len()), (ErrorType::AccessDenied, 1));
+}
+
+const CREATE: &str = include_str!("../../../functions/lease/events/custom_resource_create.json");
+
+/// The settings of the sample, and an inspection that meets `faults` and knows its tables.
+fn sample_tables(faults: &Script) -> (Value, MemoryTableInspection) {
+    let sample: Value = serde_json::from_str(CREATE).unwrap();
+    let settings = sample["ResourceProperties"].clone();
+    let inspection = MemoryTableInspection::default().with_faults(Arc::new(faults.clone()));
+    for (setting, expires_by) in [("FENCEPOST_LEASE_TABLE", None), ("FENCEPOST_OUTBOX_TABLE", Some("expires_at"))] {
+        let facts = TableFacts {
+            has_our_keys: true,
+            replication: Replication::OneRegion,
+            expires_by: expires_by.map(str::to_owned),
+        };
+        inspection.tell(settings[setting].as_str().unwrap(), facts);
+    }
+    (settings, inspection)
+}
+
+/// The answer to a new stack with these settings, and how much of the limit is left.
+async fn made(settings: Value, inspection: MemoryTableInspection) -> (Value, Duration) {
+    let harness = Harness::new();
+    let clock: Arc<dyn Clock> = Arc::clone(&harness.clock) as Arc<dyn Clock>;
+    // No function is built for it: its settings may be the wrong ones that are being replaced.
+    let entry = Entry::new(clock, Arc::new(inspection), || std::future::ready(Err(wrong_settings()))).unwrap();
+    let mut waiting = Waiting::open().await;
+    let request = waiting.request("Create", "Custom::FencepostSettings", settings);
+    let limit = limit(&harness);
+    while_time_passes(&harness, None, entry.handle(request, &limit)).await.unwrap();
+    (waiting.received().remove(0)["body"].clone(), limit.remaining(harness.clock.now()))
+}
+
+#[tokio::test]
+async fn a_stack_with_sound_settings_and_fit_tables_is_made() {
+    let (settings, inspection) = sample_tables(&Script::default());
+    let (answer, _) = made(settings, inspection).await;
+    assert_eq!(answer["Status"], "SUCCESS", "{answer}");
+    assert!(answer["Data"]["SettingsDigest"].is_string(), "{answer}");
+}
+
+#[tokio::test]
+async fn an_eventually_consistent_table_is_refused_with_the_reason() {
+    let (settings, inspection) = sample_tables(&Script::default());
+    let name = settings["FENCEPOST_LEASE_TABLE"].as_str().unwrap();
+    let facts = TableFacts { has_our_keys: true, replication: Replication::Eventual, expires_by: None };
+    inspection.tell(name, facts);
+    let (answer, _) = made(settings, inspection).await;
+    let reason = answer["Reason"].as_str().unwrap();
+    assert_eq!(answer["Status"], "FAILED");
+    assert!(reason.contains("FENCEPOST_LEASE_TABLE") && reason.contains("last writer wins"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_table_that_is_not_there_is_refused_at_once() {
+    let (mut settings, inspection) = sample_tables(&Script::default());
+    settings["FENCEPOST_OUTBOX_TABLE"] = json!("nowhere");
+    let (answer, left) = made(settings, inspection).await;
+    assert_eq!(answer["Status"], "FAILED");
+    assert!(answer["Reason"].as_str().unwrap().contains("nowhere"), "{answer}");
+    assert!(left > BUDGET - Duration::from_secs(3), "{left:?} is left: it was tried again");
+}
+
+#[tokio::test]
+async fn a_role_that_is_too_young_is_waited_for_and_one_that_lacks_the_right_is_told() {
+    let faults = Script::default();
+    for (call, kind) in [(1, FailureKind::Denied), (2, FailureKind::Unavailable), (3, FailureKind::Denied)] {
+        faults.set(operation::INSPECT, call, Fault::of(Effect::FailBefore(kind)));
+    }
+    let (settings, inspection) = sample_tables(&faults);
+    let (answer, left) = made(settings.clone(), inspection.clone()).await;
+    assert_eq!(answer["Status"], "SUCCESS", "{answer}");
+    assert!(left <= BUDGET - Duration::from_secs(6), "three pauses were made: {left:?}");
+
+    for call in 1..=100 {
+        faults.set(operation::INSPECT, call, Fault::of(Effect::FailBefore(FailureKind::Denied)));
+    }
+    let (answer, left) = made(settings, inspection).await;
+    assert_eq!(answer["Status"], "FAILED");
+    assert!(answer["Reason"].as_str().unwrap().contains("denied"), "{answer}");
+    assert!(left > Duration::from_secs(15), "{left:?} is too little for the answer's three tries");
+    assert!(left < Duration::from_secs(25), "{left:?}: it was given up early");
 }

@@ -112,8 +112,7 @@ async fn a_permanent_refusal_kills_one_record_and_an_operator_brings_it_back() {
     harness.queue_faults.set(operation::SEND, 1, Fault::of(Effect::Entries(entries.into())));
     let reply = east.drain(json!({})).await.unwrap();
     assert_eq!((&reply["counts"]["committed"], &reply["counts"]["dead"]), (&json!(2), &json!(1)));
-    assert_eq!(reply["events"][0]["detail_type"], "Records Dead");
-    assert_eq!(reply["events"][0]["detail"]["by_reason"], json!({ "refused": 1 }));
+    assert_eq!(harness.bus.events().len(), 1, "told by the function: {reply}");
     assert_eq!((dead_rows(&harness), east.outstanding().await.len()), (1, 0));
 
     let request = |dry_run: bool| json!({ "command": "redrive", "shards": ["telemetry#0000", "telemetry#0001"], "limit": 10, "dry_run": dry_run });

@@ -4,6 +4,7 @@
 
 mod costs;
 mod custom_resource;
+mod dead_events;
 mod drainer;
 mod drainer_faults;
 mod ingest;
