@@ -1,0 +1,128 @@
+//! The events that bring messages: the rule's, its error action's, failed invocations, SQS and Kinesis batches of these.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use fencepost_protocol::ids::{InstanceName, LeaseName, Stamp};
+use fencepost_protocol::ingest::{BatchRecord, Event, IngestTerms, Message, decide, parse};
+use fencepost_protocol::time::Timestamp;
+use serde_json::{Value, json};
+
+use crate::corpus;
+use crate::damage::{self, Kind};
+use crate::decoder::{Decoder, Refusal, STRICT};
+use crate::paths::Form;
+
+/// All events of ingest.
+pub(crate) const EVENTS: Decoder = Decoder {
+    name: "ingest",
+    samples: &[("ingest", |_| true)],
+    decode,
+    inside: &[("Records.*.body", Form::Text), ("Records.*.kinesis.data", Form::Base64)],
+    fixed: &["**.schema", "Records.*.eventSource"],
+    optional: &[
+        ("**.client_id", "a message over HTTP has no client"),
+        ("**.clientId", "the same in an error action's event"),
+        ("**.received_at", "then the queue or stream says when, else the clock"),
+        ("**.trace_id", "then the rule's own id stands in"),
+        ("**.message_id", "the trace id stands before it"),
+        ("**.device_message_id", "most devices make none"),
+        ("**.cloudwatchTraceId", "in a queue the carrier's own id stands in"),
+        ("Records.*.attributes", "a moment may be known otherwise"),
+        ("Records.*.attributes.SentTimestamp", "the same"),
+        ("Records.*.kinesis.approximateArrivalTimestamp", "the same"),
+    ],
+    unread: &[
+        ("**.message_id", "the trace id stands before it"),
+        ("Records.*.attributes", "the rule says itself when it received the message"),
+        ("Records.*.attributes.SentTimestamp", "the same"),
+        ("Records.*.kinesis.approximateArrivalTimestamp", "the same"),
+        ("**.ruleName", "there is one rule"),
+        ("**.failures.**", "why the rule's action failed changes nothing for the message"),
+        ("**.requestContext.**", "why an invocation failed changes nothing for the message"),
+        ("**.responseContext.**", "the same"),
+        ("**.responsePayload.**", "the same"),
+        ("**.version", "Lambda's, of the record around the event"),
+        ("**.timestamp", "the same"),
+        ("Records.*.receiptHandle", "Lambda deletes the message"),
+        ("Records.*.attributes.ApproximateReceiveCount", "nothing is decided by it"),
+        ("Records.*.attributes.SenderId", "the same"),
+        ("Records.*.attributes.ApproximateFirstReceiveTimestamp", "the same"),
+        ("Records.*.messageAttributes.**", "IoT Core sets none"),
+        ("Records.*.md5OfBody", "Lambda checks it"),
+        ("Records.*.eventSourceARN", "a function has the sources that its stack gave it"),
+        ("Records.*.awsRegion", "the same"),
+        ("Records.*.invokeIdentityArn", "the same"),
+        ("Records.*.eventVersion", "AWS keeps old fields in new versions"),
+        ("Records.*.eventID", "the sequence number names the record"),
+        ("Records.*.eventName", "there is one kind"),
+        ("Records.*.kinesis.kinesisSchemaVersion", "AWS keeps old fields in new versions"),
+        ("Records.*.kinesis.partitionKey", "the shard is chosen by the device"),
+    ],
+    open: &[("**", "AWS adds fields to its events, and a rule may select more")],
+    blamed: &[
+        ("Records.*.attributes.SentTimestamp", "received_at"),
+        ("Records.*.kinesis.approximateArrivalTimestamp", "received_at"),
+    ],
+    discreet: true,
+    ..STRICT
+};
+
+fn terms() -> IngestTerms {
+    IngestTerms { lease: LeaseName::new("telemetry").unwrap(), origin: InstanceName::new("east").unwrap(), shards: 16 }
+}
+
+/// Reads an event and decides about its messages. A batch with a refused record counts as refused for that record.
+fn decode(input: &Value) -> Result<Value, Refusal> {
+    match parse(input)? {
+        Event::One(message) => checked(message),
+        Event::Batch(records) => {
+            let records = records.into_iter().map(|BatchRecord { item_identifier, message }| {
+                let body = checked(message?)?.to_string();
+                Ok(json!({ "eventSource": "aws:sqs", "messageId": item_identifier, "body": body }))
+            });
+            Ok(json!({ "Records": records.collect::<Result<Vec<_>, Refusal>>()? }))
+        }
+    }
+}
+
+fn checked(message: Message) -> Result<Value, Refusal> {
+    decide(message.clone(), &terms(), Stamp::NONE, Timestamp::from_ms(1_767_225_600_000))?;
+    let mut event = json!({
+        "schema": 1,
+        "payload": BASE64.encode(&message.payload),
+        "topic": message.topic,
+        "message_id": message.id,
+    });
+    let mut set = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            event[name] = value;
+        }
+    };
+    set("client_id", message.client_id.map(Value::from));
+    set("device_message_id", message.device_message_id.map(Value::from));
+    set("received_at", message.received_at.map(|at| json!(at.as_ms())));
+    Ok(event)
+}
+
+#[test]
+fn a_damaged_record_changes_nothing_for_the_others_of_its_batch() {
+    let mut looked_at = 0;
+    let seeds = corpus::seeds(&EVENTS);
+    for seed in seeds.iter().filter(|seed| seed.input["Records"].as_array().is_some_and(|records| records.len() > 1)) {
+        let Ok(Event::Batch(before)) = parse(&seed.input) else { continue };
+        for damage in damage::all(&EVENTS, &seed.input) {
+            let Some(index) = damage.place.strip_prefix("Records.").and_then(|rest| rest.split('.').next()) else {
+                continue;
+            };
+            let (Ok(index), Ok(Event::Batch(after))) = (index.parse::<usize>(), parse(&damage.input)) else { continue };
+            if after.len() != before.len() || damage.kind == Kind::Joined {
+                continue;
+            }
+            looked_at += 1;
+            for (number, (one, other)) in before.iter().zip(&after).enumerate() {
+                assert!(number == index || one == other, "{}: {} changed record {number}", seed.name, damage.place);
+            }
+        }
+    }
+    assert!(looked_at > 1_000, "only {looked_at}");
+}
