@@ -1,7 +1,7 @@
 //! What CloudFormation asks of a custom resource, and the answer that it takes. Pure: nothing here is carried out.
 //!
 //! Two kinds of resource. `Custom::FencepostSettings` has the settings as its properties, under their own names: it cannot be
-//! made or changed while they are wrong. `Custom::FencepostLease` stands for the lease: it is deleted first, which releases it.
+//! made or changed while they are wrong, nor while the tables that they name are unfit. `Custom::FencepostLease` stands for the lease: it is deleted first, which releases it.
 //! The answer to a deletion is always a success, for a deletion that fails leaves a stack that nobody can delete.
 //!
 //! What must stay out: the lease itself, and how the answer travels.
@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 
 use fencepost_protocol::ids::{Malformed, PayloadDigest};
-use fencepost_runtime::settings::{Function, PREFIX, Settings};
+use fencepost_protocol::tables::{self, TableFacts, TableUse};
+use fencepost_runtime::input;
+use fencepost_runtime::settings::{Function, PREFIX, Settings, Tables, Topology};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -42,8 +44,31 @@ pub struct CustomResource {
 pub(crate) enum Task {
     /// It can be answered at once.
     Answer(Outcome),
+    /// The settings are sound; look at the tables that they name, then answer.
+    LookAtTables(TableCheck),
     /// Release the lease, then answer with a success in any case.
     Release,
+}
+
+/// Two tables to look at before anything uses them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableCheck {
+    /// Which, and where.
+    pub(crate) tables: Tables,
+    usage: TableUse,
+    digest: String,
+}
+
+impl TableCheck {
+    /// The answer, by what was seen of both tables.
+    pub(crate) fn conclude(&self, lease: &TableFacts, outbox: &TableFacts) -> Outcome {
+        let faults = tables::faults(lease, outbox, self.usage);
+        if faults.is_empty() {
+            return Outcome::Checked { digest: self.digest.clone() };
+        }
+        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        Outcome::Failed(format!("the tables are unfit: {}", lines.join("; ")))
+    }
 }
 
 /// How the answer ends, and its words.
@@ -91,7 +116,7 @@ impl CustomResource {
     /// # Errors
     /// [`Malformed`] that names the field without which there is nobody to answer.
     pub fn parse(input: Value) -> Result<Self, Malformed> {
-        serde_json::from_value(input).map_err(|error| Malformed::new("custom resource request", error.to_string()))
+        input::read("custom resource request", input)
     }
 
     /// Where the answer goes. It holds a signature: never log it.
@@ -105,7 +130,10 @@ impl CustomResource {
             ("Delete", LEASE_TYPE) => return Task::Release,
             ("Delete", _) => Outcome::Success("there is nothing to delete".to_owned()),
             ("Create" | "Update", LEASE_TYPE) => Outcome::Success("the lease is released at deletion".to_owned()),
-            ("Create" | "Update", SETTINGS_TYPE) => self.check_settings(),
+            ("Create" | "Update", SETTINGS_TYPE) => match self.check_settings() {
+                Ok(check) => return Task::LookAtTables(check),
+                Err(reason) => Outcome::Failed(reason),
+            },
             ("Create" | "Update", other) => {
                 Outcome::Failed(format!("ResourceType {other} is unknown here; use {SETTINGS_TYPE} or {LEASE_TYPE}"))
             }
@@ -114,14 +142,15 @@ impl CustomResource {
         Task::Answer(answer)
     }
 
-    /// All settings of all functions, by the rules that they check themselves by at their start.
-    fn check_settings(&self) -> Outcome {
+    /// All settings of all functions, by the rules that they check themselves by at their start. What is left to look at,
+    /// or why they are refused.
+    fn check_settings(&self) -> Result<TableCheck, String> {
         let mut pairs = Vec::new();
         for (name, value) in self.resource_properties.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
             let text = match value {
                 Value::String(text) => text.clone(),
                 Value::Number(_) | Value::Bool(_) => value.to_string(),
-                _ => return Outcome::Failed(format!("{name} is no text: a setting is one value")),
+                _ => return Err(format!("{name} is no text: a setting is one value")),
             };
             pairs.push((name.clone(), text));
         }
@@ -130,10 +159,12 @@ impl CustomResource {
             pairs.push(("AWS_REGION".to_owned(), region.to_owned()));
         }
         let digest = digest_of(&pairs);
-        match Settings::parse(&Function::ALL, pairs) {
-            Ok(_) => Outcome::Checked { digest },
-            Err(faults) => Outcome::Failed(faults.to_string()),
-        }
+        let settings = Settings::parse(&Function::ALL, pairs).map_err(|faults| faults.to_string())?;
+        let usage = TableUse {
+            global: settings.topology == Topology::Global,
+            keeps_tombstones: !settings.timing.dedupe_window.is_zero(),
+        };
+        Ok(TableCheck { tables: settings.tables, usage, digest })
     }
 
     /// The answer's body. Its words are cut where the whole would be longer than CloudFormation takes.
@@ -189,7 +220,7 @@ impl Outcome {
     pub(crate) fn reason(&self) -> &str {
         match self {
             Self::Success(reason) | Self::Failed(reason) => reason,
-            Self::Checked { .. } => "the settings are sound",
+            Self::Checked { .. } => "the settings are sound, and the tables are fit",
         }
     }
 }

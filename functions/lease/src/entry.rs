@@ -4,7 +4,8 @@
 //! resource stays silent hangs until its time-out. So it is answered also where the environment's settings are wrong and
 //! the function cannot be built, and a release is given up in time for the answer.
 //!
-//! What must stay out: what CloudFormation asks and is answered (`custom_resource`), how a lease is released (`command`).
+//! What must stay out: what CloudFormation asks and is answered (`custom_resource`), how its tables are looked at
+//! (`table_check`), how a lease is released (`command`).
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use fencepost_protocol::ids::Malformed;
 use fencepost_runtime::clock::Clock;
 use fencepost_runtime::failure::FunctionError;
 use fencepost_runtime::lambda::Limit;
+use fencepost_storage::TableInspection;
 use fencepost_storage::callback::Callback;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -21,6 +23,7 @@ use tokio::sync::OnceCell;
 use crate::LeaseFunction;
 use crate::custom_resource::{CustomResource, Outcome, Task};
 use crate::reply::{StepDownReply, StepDownState};
+use crate::table_check;
 
 /// How often the answer to CloudFormation is tried.
 const ANSWER_TRIES: u32 = 3;
@@ -37,6 +40,7 @@ pub struct Entry<B> {
     build: B,
     lease: OnceCell<LeaseFunction>,
     callback: Callback,
+    inspection: Arc<dyn TableInspection>,
     clock: Arc<dyn Clock>,
 }
 
@@ -45,12 +49,13 @@ where
     B: Fn() -> Building,
     Building: Future<Output = Result<LeaseFunction, FunctionError>>,
 {
-    /// An entry whose function is built at the first use, and again at the next where that failed.
+    /// An entry whose function is built at the first use, and again at the next where that failed. `inspection` looks at
+    /// the tables of a stack that is being made or changed.
     ///
     /// # Errors
     /// `RequestInvalid` where the program has no TLS stack.
-    pub fn new(clock: Arc<dyn Clock>, build: B) -> Result<Self, FunctionError> {
-        Ok(Self { build, lease: OnceCell::new(), callback: Callback::new()?, clock })
+    pub fn new(clock: Arc<dyn Clock>, inspection: Arc<dyn TableInspection>, build: B) -> Result<Self, FunctionError> {
+        Ok(Self { build, lease: OnceCell::new(), callback: Callback::new()?, inspection, clock })
     }
 
     /// An entry whose function is built at once, for the init phase. Where that fails, the next caller that needs the
@@ -58,8 +63,12 @@ where
     ///
     /// # Errors
     /// As [`Entry::new`].
-    pub async fn open(clock: Arc<dyn Clock>, build: B) -> Result<Self, FunctionError> {
-        let entry = Self::new(clock, build)?;
+    pub async fn open(
+        clock: Arc<dyn Clock>,
+        inspection: Arc<dyn TableInspection>,
+        build: B,
+    ) -> Result<Self, FunctionError> {
+        let entry = Self::new(clock, inspection, build)?;
         if let Err(error) = entry.lease().await {
             tracing::error!(error_type = error.error_type.as_str(), "the init phase failed: {}", error.message);
         }
@@ -84,6 +93,10 @@ where
     async fn answer(&self, request: &CustomResource, limit: &Limit) -> Result<Value, FunctionError> {
         let outcome = match request.task() {
             Task::Answer(outcome) => outcome,
+            Task::LookAtTables(check) => {
+                let budget = before_the_answer(limit);
+                table_check::carry_out(&check, self.inspection.as_ref(), self.clock.as_ref(), &budget).await
+            }
             Task::Release => Outcome::Success(self.release_in_time(limit).await),
         };
         let (succeeded, reason) = (outcome.succeeded(), outcome.reason());
@@ -100,8 +113,8 @@ where
 
     /// Releases the lease while there is time, and says in words what came of it.
     async fn release_in_time(&self, limit: &Limit) -> String {
-        let budget = limit.remaining(limit.started()).saturating_sub(ANSWER_RESERVE);
-        let earlier = Limit::new(limit.started(), budget);
+        let earlier = before_the_answer(limit);
+        let budget = earlier.remaining(earlier.started());
         let outcome = tokio::select! {
             biased;
             outcome = self.release(&earlier) => outcome,
@@ -146,6 +159,11 @@ where
         }
         Ok(())
     }
+}
+
+/// The same limit, less what the answer needs.
+fn before_the_answer(limit: &Limit) -> Limit {
+    Limit::new(limit.started(), limit.remaining(limit.started()).saturating_sub(ANSWER_RESERVE))
 }
 
 fn in_words(reply: &StepDownReply) -> String {

@@ -12,6 +12,7 @@ mod entry;
 mod reads;
 mod reply;
 mod request;
+mod table_check;
 mod tick;
 
 use std::sync::Arc;
@@ -83,15 +84,15 @@ impl LeaseFunction {
                 to_json(&self.tick(me_loop, carried.unwrap_or_default(), delivered, limit).await)
             }
             Request::StepDown { reason } => to_json(&self.step_down(reason).await?),
-            Request::Release => to_json(&self.release(limit).await?),
-            Request::Resume => to_json(&self.resume().await?),
+            Request::Release {} => to_json(&self.release(limit).await?),
+            Request::Resume {} => to_json(&self.resume().await?),
             Request::TakeoverFinished { token, try_number, succeeded } => {
                 to_json(&self.takeover_finished(token, try_number, succeeded).await?)
             }
             Request::Source { enabled } => to_json(&self.switch_source(enabled).await?),
-            Request::Status => to_json(&self.status().await?),
+            Request::Status {} => to_json(&self.status().await?),
             // The settings were checked when the function was built; a faulty one answered `SettingsInvalid` before this.
-            Request::Validate => Ok(serde_json::json!({ "valid": true })),
+            Request::Validate {} => Ok(serde_json::json!({ "valid": true })),
         };
         reply.map_err(|error| FunctionError::from(Malformed::new("reply", error.to_string())))
     }

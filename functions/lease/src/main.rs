@@ -10,6 +10,7 @@ use fencepost_runtime::failure::FunctionError;
 use fencepost_runtime::settings::{Function, Settings};
 use fencepost_runtime::wiring::{Edge, Stores};
 use fencepost_runtime::{lambda, telemetry};
+use fencepost_storage::dynamodb::DynamoTableInspection;
 use fencepost_storage::iot::TopicRuleSource;
 use fencepost_storage::{CallPolicy, ClientOptions, Clients, Source};
 
@@ -19,7 +20,8 @@ fn main() -> ExitCode {
         Arc::clone(&clock),
         move || {
             let clock = Arc::clone(&clock);
-            Entry::open(Arc::clone(&clock), move || build(Arc::clone(&clock)))
+            let inspection = Arc::new(DynamoTableInspection::default());
+            Entry::open(Arc::clone(&clock), inspection, move || build(Arc::clone(&clock)))
         },
         |entry, input, invocation| async move { entry.handle(input, &invocation.limit).await },
     ))

@@ -2,12 +2,13 @@
 
 use fencepost_protocol::ids::{FencingToken, Malformed};
 use fencepost_protocol::lease::{Carried, LoopId, StepDownReason};
+use fencepost_runtime::input;
 use serde::Deserialize;
 use serde_json::Value;
 
 /// One request. Unknown commands and unknown fields are refused by name.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// One step of the loop.
     Tick {
@@ -28,9 +29,9 @@ pub enum Request {
         reason: StepDownReason,
     },
     /// The stack is being deleted: step down and wait for the release, as far as the time limit allows.
-    Release,
+    Release {},
     /// End the abstention.
-    Resume,
+    Resume {},
     /// The takeover workflow ended.
     TakeoverFinished {
         /// Whose takeover.
@@ -47,9 +48,9 @@ pub enum Request {
         enabled: bool,
     },
     /// Show the lease.
-    Status,
+    Status {},
     /// Check the settings.
-    Validate,
+    Validate {},
 }
 
 const fn yes() -> bool {
@@ -64,11 +65,8 @@ impl Request {
     /// Reads a request.
     ///
     /// # Errors
-    /// [`Malformed`] that names what is wrong.
+    /// [`Malformed`] that names the field.
     pub fn parse(input: Value) -> Result<Self, Malformed> {
-        if !input.is_object() {
-            return Err(Malformed::new("input", "is no JSON object; it must be one with a field \"command\""));
-        }
-        serde_json::from_value(input).map_err(|error| Malformed::new("input", error.to_string()))
+        input::command(input)
     }
 }

@@ -1,3 +1,4 @@
+use fencepost_protocol::tables::Replication;
 use serde_json::json;
 
 use super::*;
@@ -26,6 +27,18 @@ fn failure(request: &CustomResource) -> String {
     }
 }
 
+fn sound(request: &CustomResource) -> TableCheck {
+    match request.task() {
+        Task::LookAtTables(check) => check,
+        other => panic!("not sound: {other:?}"),
+    }
+}
+
+fn table(expires_by: Option<&str>) -> TableFacts {
+    let expires_by = expires_by.map(str::to_owned);
+    TableFacts { has_our_keys: true, replication: Replication::OneRegion, expires_by }
+}
+
 fn answered(request: &CustomResource, outcome: &Outcome) -> (usize, Value) {
     let body = request.answer(outcome).unwrap();
     (body.len(), serde_json::from_slice(&body).unwrap())
@@ -34,16 +47,35 @@ fn answered(request: &CustomResource, outcome: &Outcome) -> (usize, Value) {
 #[test]
 fn the_settings_of_the_samples_are_sound() {
     for text in [CREATE, UPDATE] {
-        let request = sample(text, &[], &[]);
-        assert!(matches!(request.task(), Task::Answer(Outcome::Checked { .. })));
+        let check = sound(&sample(text, &[], &[]));
+        assert!(check.tables.lease.contains("LeaseTable") && check.tables.outbox.contains("OutboxTable"));
+        assert!(check.conclude(&table(None), &table(Some("expires_at"))).succeeded());
     }
 }
 
 fn digest(properties: &[(&str, Value)]) -> String {
-    match sample(CREATE, &[], properties).task() {
-        Task::Answer(Outcome::Checked { digest }) => digest,
-        other => panic!("not sound: {other:?}"),
+    match sound(&sample(CREATE, &[], properties)).conclude(&table(None), &table(Some("expires_at"))) {
+        Outcome::Checked { digest } => digest,
+        other => panic!("not fit: {other:?}"),
     }
+}
+
+#[test]
+fn unfit_tables_are_refused_by_what_the_settings_take_them_for() {
+    let eventual = TableFacts { replication: Replication::Eventual, ..table(None) };
+    let strong = TableFacts { replication: Replication::Strong, ..table(None) };
+    let of = |properties: &[(&str, Value)]| sound(&sample(CREATE, &[], properties));
+    let global = of(&[("FENCEPOST_TOPOLOGY", json!("global"))]);
+    assert!(global.conclude(&strong, &strong).succeeded());
+    for outcome in [global.conclude(&eventual, &eventual), of(&[]).conclude(&eventual, &table(Some("expires_at")))] {
+        assert!(outcome.reason().contains("FENCEPOST_LEASE_TABLE: is an eventually consistent"), "{outcome:?}");
+        assert!(!outcome.succeeded());
+    }
+    let expiring = of(&[]).conclude(&table(Some("ttl")), &table(Some("expires_at")));
+    assert!(!expiring.succeeded() && expiring.reason().contains("time to live on \"ttl\""), "{expiring:?}");
+    // Without tombstones nothing must expire.
+    assert!(!of(&[]).conclude(&table(None), &table(None)).succeeded());
+    assert!(of(&[("FENCEPOST_DEDUPE_WINDOW", json!("0s"))]).conclude(&table(None), &table(None)).succeeded());
 }
 
 #[test]
@@ -90,13 +122,13 @@ fn an_instance_without_a_name_takes_the_stacks_region() {
     let nowhere = [("StackId", json!("no-arn"))];
     assert!(failure(&sample(CREATE, &nowhere, &[])).contains("FENCEPOST_INSTANCE"));
     let named = [("FENCEPOST_INSTANCE", json!("east"))];
-    assert!(matches!(sample(CREATE, &nowhere, &named).task(), Task::Answer(Outcome::Checked { .. })));
+    sound(&sample(CREATE, &nowhere, &named));
 }
 
 #[test]
 fn numbers_are_taken_as_text_and_lists_are_refused() {
     let number = [("FENCEPOST_SHARDS", json!(16)), ("FENCEPOST_BATCHING", json!(true))];
-    assert!(matches!(sample(CREATE, &[], &number).task(), Task::Answer(Outcome::Checked { .. })));
+    sound(&sample(CREATE, &[], &number));
     let list = [("FENCEPOST_SHARDS", json!([16]))];
     assert!(failure(&sample(CREATE, &[], &list)).contains("FENCEPOST_SHARDS"));
 }

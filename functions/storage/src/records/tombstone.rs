@@ -21,7 +21,7 @@ pub const DIGEST: &str = "digest";
 /// Which life of the record.
 pub const REDRIVEN: &str = "redriven";
 /// The table's TTL attribute, in epoch seconds.
-pub const EXPIRES_AT: &str = "expires_at";
+pub const EXPIRES_AT: &str = fencepost_protocol::tables::EXPIRES_AT;
 
 /// Where the tombstone of message `id` is.
 pub fn key(id: &MessageId) -> Key {
