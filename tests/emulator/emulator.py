@@ -3,7 +3,6 @@
 It runs on loopback in a process group of its own, with an environment that holds no credentials and no address but its own;
 the functions that it starts inherit that. Leaving the `with` block ends all of it, whatever happened inside."""
 
-import json
 import os
 import pathlib
 import shutil
@@ -18,6 +17,8 @@ import urllib.request
 
 import boto3
 from botocore.config import Config
+
+from deployed import Broker
 
 EAST = "us-east-1"
 WEST = "eu-west-1"
@@ -115,6 +116,11 @@ class Emulator:
             )
         return self._clients[service, region]
 
+    def broker(self, region: str) -> Broker:
+        """How to reach the MQTT broker. The region comes from the signature's scope, and the broker is known by its host's name."""
+        scope = f"test/20260101/{region}/iotdevicegateway/aws4_request".replace("/", "%2F")
+        return Broker("127.0.0.1", self.port, False, f"/mqtt?X-Amz-Credential={scope}", f"test-ats.iot.{region}.amazonaws.com")
+
     def upload(self, region: str, key: str, body: bytes) -> str:
         """Puts an artifact where a template can refer to it; its address in path style."""
         store = self.client("s3", region)
@@ -151,11 +157,3 @@ class Emulator:
         for pid in running:
             os.kill(pid, signal.SIGKILL)
         return len(running)
-
-    def invoke(self, region: str, function: str, payload: dict) -> dict:
-        """Invokes a function and returns its answer."""
-        reply = self.client("lambda", region).invoke(FunctionName=function, Payload=json.dumps(payload))
-        answer = json.loads(reply["Payload"].read() or b"null")
-        if reply.get("FunctionError"):
-            raise RuntimeError(f"{function} failed: {answer}")
-        return answer

@@ -5,12 +5,12 @@ import time
 from cases import check, until
 from deployment import DeploymentFailed
 from emulator import EAST
-from world import TTL, World
+from world import World
 
 
 def refused(world: World) -> str:
     """Settings that do not go together fail the deployment, with the reason and nothing left behind."""
-    client = world.emulator.client("cloudformation", EAST)
+    client = world.aws.client("cloudformation", EAST)
     cases = {
         "FENCEPOST_LEASE_TTL": {"LeaseTtl": "3s"},
         "drainer_limit": {"StaleClaimDuration": "12s"},
@@ -41,12 +41,12 @@ def update_keeps_data(world: World) -> str:
     for stack in world.stacks.values():
         world.deployment.update(stack.region, f"fencepost-{stack.name}", {"RequestBytesMax": 1048576})
         for kind in ("Ingest", "Lease", "Drainer"):
-            live = world.emulator.client("lambda", stack.region).get_function_configuration(
+            live = world.aws.client("lambda", stack.region).get_function_configuration(
                 FunctionName=world.function(stack, kind), Qualifier="live"
             )
             given = live["Environment"]["Variables"]["FENCEPOST_REQUEST_BYTES_MAX"]
             check(given == "1048576", f"{stack.name}: the alias of {kind} still has the old settings: {given}")
-    tables = world.emulator.client("dynamodb", EAST).list_tables()["TableNames"]
+    tables = world.aws.client("dynamodb", EAST).list_tables()["TableNames"]
     for output in ("LeaseTableName", "OutboxTableName"):
         check(world.stacks["east"].outputs[output] in tables, f"{output} is gone")
     check([row["position"]["S"] for row in world.dead()] == dead, "dead records went with the update")
@@ -71,17 +71,17 @@ def deletion_releases(world: World) -> str:
         until(10, "west leads", lambda: world.owner() == "west")
     token = world.token()
     world.ledger.wait_for_all(75)
-    client = world.emulator.client("cloudformation", west.region)
+    client = world.aws.client("cloudformation", west.region)
     stack_id = client.describe_stacks(StackName="fencepost-west")["Stacks"][0]["StackId"]
     started = time.monotonic()
     client.delete_stack(StackName="fencepost-west")
-    until(TTL - 4, "east leads", lambda: world.owner() == "east", pause=0.05)
+    until(world.timing.ttl - 4, "east leads", lambda: world.owner() == "east", pause=0.05)
     took = time.monotonic() - started
     check(world.token() > token, f"token {world.token()} follows {token}")
     world.deployment.gone(west.region, stack_id, 90)
     world.ledger.publish(EAST, "telemetry/after-the-deletion", b"still served")
     world.ledger.wait_for_all(75)
-    return f"east leads {took:.1f}s after the deletion began (TTL {TTL:g}s), and serves on"
+    return f"east leads {took:.1f}s after the deletion began (TTL {world.timing.ttl:g}s), and serves on"
 
 
 def tables_outlive(world: World) -> str:
@@ -89,13 +89,13 @@ def tables_outlive(world: World) -> str:
     east = world.stacks["east"]
     token = world.token()
     world.deployment.delete_data_first(east.region, "fencepost-east")
-    tables = world.emulator.client("dynamodb", EAST).list_tables()["TableNames"]
+    tables = world.aws.client("dynamodb", EAST).list_tables()["TableNames"]
     for output in ("LeaseTableName", "OutboxTableName"):
         check(east.outputs[output] in tables, f"{output} is gone")
     check(world.owner() is None, f"the lease is still held by {world.owner()}")
     row = world.lease_row()
     check(row["released_by"], "the row does not say who released it")
     check(world.token() == token, f"the token went from {token} to {world.token()}")
-    fence, = world.rows("fence#")
+    fence, = world.fences()
     check(int(fence["fencing_token"]["N"]) >= token, "the fence does not know the last token")
     return f"both tables are kept; no holder, token {token}, fence {fence['fencing_token']['N']}"

@@ -9,12 +9,14 @@ import time
 import paho.mqtt.client as mqtt
 
 from cases import TimeUp
-from emulator import Emulator
 
 
 def decode(body: str, attributes: dict) -> bytes:
-    """The published bytes, by the attribute `payload-encoding` alone."""
+    """The published bytes, by the attributes `content-type` and `payload-encoding` alone."""
     encoding = attributes["payload-encoding"]["StringValue"]
+    if attributes.get("content-type", {}).get("StringValue", "").startswith("application/cloudevents+json"):
+        envelope = json.loads(body)
+        body = envelope.get("data_base64" if encoding == "base64" else "data", "-")
     if encoding == "text":
         return body.encode()
     if encoding == "base64":
@@ -27,13 +29,22 @@ def decode(body: str, attributes: dict) -> bytes:
 class Ledger:
     """Publishes, keeps a line of each message, and reads the destination queues."""
 
-    def __init__(self, emulator: Emulator) -> None:
-        self._emulator = emulator
+    # How long a look into a queue waits for a message, in seconds.
+    wait_seconds = 0
+
+    def __init__(self, aws) -> None:
+        self._aws = aws
         self._queues: list = []
         # Each line: the topic, the bytes, and when it was published.
         self.published: list[tuple[str, bytes, float]] = []
         # Each arrival: (topic, hash of the bytes) to the moments at which it came, with the message ids.
         self.received: dict[tuple[str, str], list[tuple[float, str, str]]] = {}
+        # Ids of messages that are not ours, and were left in the queue.
+        self.foreign: set[str] = set()
+
+    def is_ours(self, topic: str) -> bool:
+        """Whether a message of this topic is one of this run's. Where nobody else publishes, every one is."""
+        return True
 
     def watch(self, region: str, queue_url: str) -> None:
         """Reads this queue too from now on."""
@@ -42,23 +53,24 @@ class Ledger:
     def publish(self, region: str, topic: str, payload: bytes) -> None:
         """Over the HTTPS publish call."""
         self.note(topic, payload)
-        self._emulator.client("iot-data", region).publish(topic=topic, qos=1, payload=payload)
+        self._aws.client("iot-data", region).publish(topic=topic, qos=1, payload=payload)
 
     def publish_mqtt(self, region: str, topic: str, payload: bytes, client_id: str) -> None:
         """Over MQTT on a WebSocket, with QoS 1, until it is acknowledged."""
         self.note(topic, payload)
         connected = threading.Event()
         client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=client_id, transport="websockets")
-        client.on_connect = lambda *_: connected.set()
-        # The emulator takes the region from the signature's scope, and knows the broker by its host's name.
-        scope = f"test/20260101/{region}/iotdevicegateway/aws4_request".replace("/", "%2F")
-        client.ws_set_options(path=f"/mqtt?X-Amz-Credential={scope}", headers={"Host": f"test-ats.iot.{region}.amazonaws.com"})
-        client.connect("127.0.0.1", self._emulator.port)
+        client.on_connect = lambda *answer: connected.set() if not answer[3].is_failure else None
+        broker = self._aws.broker(region)
+        client.ws_set_options(path=broker.path, headers={"Host": broker.host_header})
+        if broker.encrypted:
+            client.tls_set()
+        client.connect(broker.host, broker.port)
         client.loop_start()
         try:
-            if not connected.wait(10):
-                raise TimeUp("no MQTT connection within 10s")
-            client.publish(topic, payload, qos=1).wait_for_publish(10)
+            if not connected.wait(20):
+                raise TimeUp(f"no MQTT connection to {broker.host} within 20s")
+            client.publish(topic, payload, qos=1).wait_for_publish(20)
         finally:
             client.disconnect()
             client.loop_stop()
@@ -68,21 +80,29 @@ class Ledger:
         self.published.append((topic, payload, time.time()))
 
     def receive(self) -> int:
-        """Reads what stands in the queues now, and deletes it."""
+        """Reads what stands in the queues now and deletes what is ours. Anybody else's is visible again at once."""
         count = 0
         for region, url in list(self._queues):
-            client = self._emulator.client("sqs", region)
+            client = self._aws.client("sqs", region)
             while messages := self._some(client, region, url):
+                ours = [message for message in messages if self.is_ours(_topic(message))]
                 for message in messages:
+                    if message not in ours:
+                        self.foreign.add(message["MessageId"])
+                        client.change_message_visibility(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0)
+                        continue
                     self._arrived(region, message)
                     client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-                count += len(messages)
+                count += len(ours)
+                if not ours:
+                    break
         return count
 
     def _some(self, client, region: str, url: str) -> list[dict]:
         try:
             answer = client.receive_message(
-                QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], AttributeNames=["All"]
+                QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], AttributeNames=["All"],
+                WaitTimeSeconds=self.wait_seconds,
             )
         except client.exceptions.QueueDoesNotExist:
             # It went with its stack; it was read empty before.
@@ -100,6 +120,12 @@ class Ledger:
     def arrivals(self, topic: str, payload: bytes) -> list[tuple[float, str, str]]:
         """When this message reached a queue, under which id, in which region."""
         return self.received.get((topic, hashlib.sha256(payload).hexdigest()), [])
+
+    def slowest(self, first: int) -> float:
+        """The longest way from publishing to acceptance by the queue, in seconds, of the messages from number `first` on that have
+        arrived. Both sides' clocks are in it."""
+        published = [(moment, self.arrivals(topic, payload)) for topic, payload, moment in self.published[first:]]
+        return max((min(arrivals)[0] - moment for moment, arrivals in published if arrivals), default=0.0)
 
     def missing(self) -> list[str]:
         """Published and not arrived (yet)."""
@@ -131,25 +157,41 @@ class Ledger:
         return sum(max(0, len(times) - expected.get(key, 0)) for key, times in self.received.items())
 
 
-class Bus:
-    """What the bridge told an event bus: a rule of ours hands its events to a queue of ours."""
+def _topic(message: dict) -> str:
+    return message.get("MessageAttributes", {}).get("topic", {}).get("StringValue", "")
 
-    def __init__(self, emulator: Emulator, region: str) -> None:
-        self._client = emulator.client("sqs", region)
-        self._url = self._client.create_queue(QueueName="events-seen")["QueueUrl"]
-        arn = self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        events = emulator.client("events", region)
-        events.put_rule(Name="events-seen", EventPattern=json.dumps({"source": ["fencepost"]}))
-        events.put_targets(Rule="events-seen", Targets=[{"Id": "queue", "Arn": arn}])
+
+class Bus:
+    """What the bridge told an event bus: a rule of ours hands its events to a queue of ours. `close` removes both."""
+
+    def __init__(self, aws, region: str, bus: str = "default", name: str = "events-seen") -> None:
+        self._queue, self._events = aws.client("sqs", region), aws.client("events", region)
+        self._bus, self._name = bus, name
+        self._url = self._queue.create_queue(QueueName=name)["QueueUrl"]
+        arn = self._queue.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        rule = self._events.put_rule(Name=name, EventBusName=bus, EventPattern=json.dumps({"source": ["fencepost"]}))["RuleArn"]
+        allowed = {
+            "Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}, "Action": "sqs:SendMessage", "Resource": arn,
+            "Condition": {"ArnEquals": {"aws:SourceArn": rule}},
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+        self._queue.set_queue_attributes(QueueUrl=self._url, Attributes={"Policy": policy})
+        self._events.put_targets(Rule=name, EventBusName=bus, Targets=[{"Id": "queue", "Arn": arn}])
         self.seen: list[dict] = []
 
     def find(self, detail_type: str, **detail: object) -> dict | None:
         """The first event of this type whose detail holds these values."""
-        while messages := self._client.receive_message(QueueUrl=self._url, MaxNumberOfMessages=10).get("Messages", []):
+        while messages := self._queue.receive_message(QueueUrl=self._url, MaxNumberOfMessages=10).get("Messages", []):
             for message in messages:
                 self.seen.append(json.loads(message["Body"]))
-                self._client.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
+                self._queue.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
         for event in self.seen:
             if event["detail-type"] == detail_type and all(event["detail"].get(key) == value for key, value in detail.items()):
                 return event
         return None
+
+    def close(self) -> None:
+        """Removes rule and queue."""
+        self._events.remove_targets(Rule=self._name, EventBusName=self._bus, Ids=["queue"])
+        self._events.delete_rule(Name=self._name, EventBusName=self._bus)
+        self._queue.delete_queue(QueueUrl=self._url)

@@ -1,5 +1,6 @@
-"""Named cases with time-outs of their own, run in order; each says what it saw, or why it failed."""
+"""Named cases with time-outs of their own, run in order; each says what it saw, why it failed, or why it cannot be run here."""
 
+import json
 import signal
 import time
 import traceback
@@ -9,25 +10,40 @@ class TimeUp(Exception):
     """A case, or a wait inside it, took too long."""
 
 
+class NotHere(Exception):
+    """What the case needs does not exist in these surroundings; the message says what."""
+
+
 class Cases:
     """Runs cases and counts them."""
 
-    def __init__(self) -> None:
+    def __init__(self, as_json: bool = False) -> None:
+        self._as_json = as_json
         self._failed: set[str] = set()
+        self.succeeded: set[str] = set()
         self.passed = 0
         self.failed = 0
+        # Names of cases that cannot be run here, with the reason.
+        self.skipped: dict[str, str] = {}
 
-    def run(self, name: str, seconds: int, work, needs: tuple = ()) -> None:
+    def run(self, name: str, seconds: float, work, needs: tuple = ()) -> None:
         """Runs one case within `seconds`. A case that needs a failed one fails without being run."""
         missing = [other for other in needs if other in self._failed]
         if missing:
             self._fail(name, 0, f"not run: {', '.join(missing)} failed")
             return
+        missing = [other for other in needs if other in self.skipped]
+        if missing:
+            self._skip(name, f"it builds on {', '.join(missing)}")
+            return
         started = time.monotonic()
         signal.signal(signal.SIGALRM, _time_up)
-        signal.alarm(seconds)
+        signal.alarm(int(seconds) + 1)
         try:
             seen = work()
+        except NotHere as reason:
+            signal.alarm(0)
+            self._skip(name, str(reason))
         except Exception as error:
             signal.alarm(0)
             place = traceback.extract_tb(error.__traceback__)
@@ -37,12 +53,23 @@ class Cases:
         else:
             signal.alarm(0)
             self.passed += 1
-            print(f"ok      {name} ({time.monotonic() - started:.1f}s): {seen}", flush=True)
+            self.succeeded.add(name)
+            self._tell("ok", name, time.monotonic() - started, seen)
 
     def _fail(self, name: str, seconds: float, words: str) -> None:
         self.failed += 1
         self._failed.add(name)
-        print(f"FAILED  {name} ({seconds:.1f}s): {words}", flush=True)
+        self._tell("FAILED", name, seconds, words)
+
+    def _skip(self, name: str, reason: str) -> None:
+        self.skipped[name] = reason
+        self._tell("skipped", name, 0, reason)
+
+    def _tell(self, outcome: str, name: str, seconds: float, words: str) -> None:
+        if self._as_json:
+            print(json.dumps({"case": name, "outcome": outcome.lower(), "seconds": round(seconds, 1), "seen": words}), flush=True)
+        else:
+            print(f"{outcome:7} {name} ({seconds:.1f}s): {words}", flush=True)
 
 
 def _time_up(*_: object) -> None:

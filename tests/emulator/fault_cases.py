@@ -1,36 +1,14 @@
-"""The way of a message, from both ways of publishing to the destination queue, and what stands in its way."""
+"""What stands in a message's way: nobody leads, the queue refuses, a drainer dies, ingest fails, a message is too large. The
+emulator's processes and a proxy make it happen; an account has no such means."""
 
-import base64
 import json
 import os
 import time
-import uuid
 
 from cases import check, until
 from emulator import EAST
-from world import STALE_CLAIM, World
-
-SAMPLES = {
-    "text": "temperature 21.5 °C, sensor “roof”".encode(),
-    "json": json.dumps({"device": "d-7", "values": [1, 2.5, None], "text": "ünïcode"}).encode(),
-    "binary": bytes([0x00, 0xFF]) + bytes(range(256)),
-    "looks-like-base64": b"aGVsbG8gd29ybGQ=",
-    "empty": b"",
-    "looks-like-the-sign-for-empty": b"-",
-    "not-allowed-in-a-queue": "\ufffe\u0001".encode(),
-}
-
-
-def exact_bytes(world: World) -> str:
-    """Every kind of payload comes back byte for byte, over both ways of publishing."""
-    large = os.urandom(40_000)
-    for number, (kind, payload) in enumerate((SAMPLES | {"large": large}).items()):
-        world.ledger.publish(EAST, f"telemetry/{kind}", payload)
-        world.ledger.publish_mqtt(EAST, f"telemetry/mqtt-{kind}", payload, f"device-{number}")
-    world.ledger.wait_for_all(90)
-    check(not world.ledger.strangers(), f"nobody published {world.ledger.strangers()}")
-    until(10, "the outbox is empty", lambda: not world.outstanding())
-    return f"{len(world.ledger.published)} messages, half of them over MQTT"
+from flow_cases import deliver_batched, rule_event
+from world import World
 
 
 def stored_without_a_holder(world: World) -> str:
@@ -76,7 +54,7 @@ def drainer_killed(world: World) -> str:
     until(75, "the drainer sends", rule.caught.is_set, pause=0.01)
     row, = world.outstanding()
     claim = row.get("claim", {}).get("S")
-    killed = world.emulator.kill(world.function(stack, "Drainer"))
+    killed = world.aws.kill(world.function(stack, "Drainer"))
     moment = time.time()
     check(row["status"]["S"] == "claimed" and claim, f"the row is {row['status']['S']}, not claimed")
     check(killed, "there was no drainer to kill")
@@ -86,9 +64,9 @@ def drainer_killed(world: World) -> str:
     waited = arrivals[0][0] - moment
     check(len(arrivals) == 1, f"it came {len(arrivals)} times, although the first send never arrived")
     # The claim was a moment older than the kill.
-    check(waited > STALE_CLAIM - 2.5, f"claimed anew after {waited:.1f}s, before stale_claim_duration")
+    check(waited > world.timing.stale_claim - 2.5, f"claimed anew after {waited:.1f}s, before stale_claim_duration")
     until(10, "the row is committed", lambda: not world.outstanding())
-    return f"claimed anew and sent after {waited:.1f}s (stale_claim_duration {STALE_CLAIM:g}s)"
+    return f"claimed anew and sent after {waited:.1f}s (stale_claim_duration {world.timing.stale_claim:g}s)"
 
 
 def drainer_killed_after_the_send(world: World) -> str:
@@ -100,7 +78,7 @@ def drainer_killed_after_the_send(world: World) -> str:
     until(20, "a row is stored", world.outstanding)
     world.start(stack, "Drain")
     until(75, "the drainer sends", rule.caught.is_set, pause=0.01)
-    check(world.emulator.kill(world.function(stack, "Drainer")), "there was no drainer to kill")
+    check(world.aws.kill(world.function(stack, "Drainer")), "there was no drainer to kill")
     world.to_queue.heal()
 
     def twice():
@@ -110,7 +88,7 @@ def drainer_killed_after_the_send(world: World) -> str:
     until(100, "it comes twice", twice)
     (first, one_id, _), (second, other_id, _) = sorted(world.ledger.arrivals("telemetry/sent-then-killed", payload))
     check(one_id == other_id, f"the second send has another id: {one_id}, {other_id}")
-    check(second - first > STALE_CLAIM - 1, f"sent again after {second - first:.1f}s, before stale_claim_duration")
+    check(second - first > world.timing.stale_claim - 1, f"sent again after {second - first:.1f}s, before stale_claim_duration")
     until(10, "the row is committed", lambda: not world.outstanding())
     return f"two sends {second - first:.1f}s apart, one id, one commit"
 
@@ -118,7 +96,7 @@ def drainer_killed_after_the_send(world: World) -> str:
 def ingest_fails(world: World) -> str:
     """An invocation that failed for good goes to the queue of failures, and ingest stores it from there."""
     stack = world.stacks["east"]
-    functions = world.emulator.client("lambda", EAST)
+    functions = world.aws.client("lambda", EAST)
     name = world.function(stack, "Ingest")
     failures = stack.outputs["IngestFailuresQueueUrl"]
     # The emulator follows the configuration of asynchronous invocations only without an alias.
@@ -137,7 +115,7 @@ def ingest_fails(world: World) -> str:
     world.ledger.note("telemetry/ingest-fails", payload)
     event = rule_event("telemetry/ingest-fails", payload)
     functions.invoke(FunctionName=name, InvocationType="Event", Payload=json.dumps(event))
-    queue = world.emulator.client("sqs", EAST)
+    queue = world.aws.client("sqs", EAST)
 
     def failed():
         attributes = queue.get_queue_attributes(QueueUrl=failures, AttributeNames=["ApproximateNumberOfMessages"])
@@ -155,7 +133,7 @@ def ingest_fails(world: World) -> str:
 def error_action(world: World) -> str:
     """What the topic rule's error action writes is stored and delivered too."""
     stack = world.stacks["east"]
-    client = world.emulator.client("iot", EAST)
+    client = world.aws.client("iot", EAST)
     rule = client.get_topic_rule(ruleName=stack.outputs["TopicRuleName"])["rule"]
     to_queue = rule["errorAction"]["sqs"]
     # The emulator's rules notice no failure of a function; so a rule like ours, with its error action, sends to nowhere.
@@ -203,34 +181,3 @@ def redrive(world: World) -> str:
     world.start(stack, "Drain")
     world.ledger.wait_for_all(75)
     return f"dry run {asked['redriven']}, redriven {done['redriven']}, delivered"
-
-
-def conservation(world: World) -> str:
-    """Everything published has arrived, nothing else has, and nothing is left."""
-    world.ledger.wait_for_all(75)
-    until(60, "the outbox is empty", lambda: not world.outstanding())
-    check(not world.dead(), "records are dead")
-    check(not world.ledger.strangers(), f"nobody published {world.ledger.strangers()}")
-    doubles = world.ledger.doubles()
-    check(doubles == 1, f"{doubles} doubles, but one case alone made one")
-    return f"{len(world.ledger.published)} published, all delivered, {doubles} known double, 0 dead, 0 outstanding"
-
-
-def deliver_batched(world: World) -> None:
-    """Rows of a batch are written by PartiQL, which reaches no stream in the emulator: the drain is started at once."""
-    until(60, "a row is stored", world.outstanding)
-    world.start(world.leader(), "Drain")
-    world.ledger.wait_for_all(75)
-
-
-def rule_event(topic: str, payload: bytes) -> dict:
-    """An event as the topic rule makes it."""
-    return {
-        "schema": 1,
-        "payload": base64.b64encode(payload).decode(),
-        "topic": topic,
-        "client_id": "device-1",
-        "received_at": int(time.time() * 1000),
-        "trace_id": str(uuid.uuid4()),
-        "message_id": str(uuid.uuid4()),
-    }
