@@ -49,10 +49,10 @@ def find(account: Account, name: str, region: str) -> Found:
 def _others(client) -> str:
     """The stacks that could have been meant."""
     try:
-        stacks = [page for page in client.describe_stacks()["Stacks"] if any(one["OutputKey"] == "StepDownStateMachineArn" for one in page.get("Outputs", []))]
+        stacks = [stack for stack in client.describe_stacks()["Stacks"] if set(OUTPUTS) <= {one["OutputKey"] for one in stack.get("Outputs", [])}]
     except botocore.exceptions.ClientError:
         return ""
-    names = sorted(stack["StackName"] for stack in stacks if "ParentId" not in stack)
+    names = sorted(stack["StackName"] for stack in stacks)
     return f"; fencepost's there: {', '.join(names)}" if names else "; nor any other of fencepost's"
 
 

@@ -37,21 +37,14 @@ class Cases:
             self._skip(name, f"it builds on {', '.join(missing)}")
             return
         started = time.monotonic()
-        signal.signal(signal.SIGALRM, _time_up)
-        signal.alarm(int(seconds) + 1)
         try:
-            seen = work()
+            failure, seen = attempt(seconds, work)
         except NotHere as reason:
-            signal.alarm(0)
             self._skip(name, str(reason))
-        except Exception as error:
-            signal.alarm(0)
-            place = traceback.extract_tb(error.__traceback__)
-            where = next((frame for frame in reversed(place) if frame.filename.endswith("_cases.py")), place[-1])
-            words = str(error) or type(error).__name__
-            self._fail(name, time.monotonic() - started, f"{words}\n    at {where.name}, line {where.lineno}: {where.line}")
+            return
+        if failure:
+            self._fail(name, time.monotonic() - started, failure)
         else:
-            signal.alarm(0)
             self.passed += 1
             self.succeeded.add(name)
             self._tell("ok", name, time.monotonic() - started, seen)
@@ -70,6 +63,23 @@ class Cases:
             print(json.dumps({"case": name, "outcome": outcome.lower(), "seconds": round(seconds, 1), "seen": words}), flush=True)
         else:
             print(f"{outcome:7} {name} ({seconds:.1f}s): {words}", flush=True)
+
+
+def attempt(seconds: float, work) -> tuple[str, str]:
+    """Does the work within `seconds`: why and where it failed, or nothing, and what it saw."""
+    signal.signal(signal.SIGALRM, _time_up)
+    signal.alarm(int(seconds) + 1)
+    try:
+        return "", work()
+    except NotHere:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)
+        where = next((frame for frame in reversed(place) if frame.filename.endswith("_cases.py")), place[-1])
+        words = str(error) or type(error).__name__
+        return f"{words}\n    at {where.name}, line {where.lineno}: {where.line}", ""
+    finally:
+        signal.alarm(0)
 
 
 def _time_up(*_: object) -> None:

@@ -110,6 +110,7 @@ def abstention(world: Deployed) -> str:
     released = int(row["released_at"]["N"]) / 1000
     until(timing.ttl + timing.idle_handover_bound + 1, f"{alone.name} leads again", world.owner, pause=0.05)
     waited = time.time() - released
+    check(world.owner() == alone.name, f"{world.owner()} took it, so another instance of the group ticks")
     check(waited > timing.ttl - world.slack, f"it took the lease again {waited:.1f}s after its release, inside its TTL")
     check(world.token() > token, f"token {world.token()} follows {token}")
     said = world.finish(alone, execution, 60)
