@@ -1,0 +1,188 @@
+//! The end of a run: everything is mended, everything must drain, and what the stores and the queue hold is compared with what
+//! was published.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fencepost_protocol::body::{MESSAGE_ID, attribute, decode_body};
+use fencepost_protocol::ids::{PayloadDigest, RowKey};
+use fencepost_protocol::invariants::Conservation;
+use fencepost_protocol::outbox::Slot;
+use fencepost_runtime::telemetry::Metric;
+use fencepost_storage::item::Value;
+use fencepost_storage::records::{Table, tombstone};
+
+use super::act::Act;
+use super::observer::Broken;
+use super::reached::Sometimes;
+use super::world::World;
+
+/// How long everything may take to drain once nothing is wrong any more: retries of ingest, a stale wait, a takeover's tries.
+const QUIET_MAX: Duration = Duration::from_secs(40 * 60);
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// Rules that were broken. Empty: all is well.
+    pub broken: Vec<Broken>,
+    /// Where the rows went.
+    pub conservation: Conservation,
+    /// Messages that were published.
+    pub published: usize,
+    /// Messages in the queue, second copies included.
+    pub delivered: usize,
+    /// First sends that came after one of a later row of their key (FIFO).
+    pub inversions: u64,
+    /// How long it took until nothing was outstanding once everything was mended.
+    pub drained_after: Option<Duration>,
+}
+
+impl Verdict {
+    /// Fails the test where a rule was broken, with the history's end.
+    ///
+    /// # Panics
+    /// Where a rule was broken.
+    pub fn assert_sound(&self, world: &World) {
+        let broken: Vec<String> = self.broken.iter().map(ToString::to_string).collect();
+        assert!(broken.is_empty(), "{}\n{}", broken.join("\n"), world.history().text());
+    }
+}
+
+impl World {
+    /// Mends everything: no fault is met any more, all instances live, clocks are right, what was damaged is put back.
+    pub fn mend(&mut self) {
+        let names: Vec<String> = self.site.hosts().iter().map(|host| host.name.clone()).collect();
+        self.site.book().calm();
+        let mut acts = vec![Act::RepairLease, Act::RepairFence, Act::RepairRows];
+        for instance in names {
+            let host = self.site.host(&instance);
+            if host.gate.is_shut() {
+                acts.push(Act::Thaw { instance: instance.clone() });
+            }
+            if !host.is_alive() {
+                acts.push(Act::Start { instance: instance.clone() });
+            }
+            acts.push(Act::SetClockRight { instance: instance.clone() });
+            acts.push(Act::StartSchedules { instance });
+        }
+        self.carry_out(&acts);
+    }
+
+    fn carry_out(&mut self, acts: &[Act]) {
+        self.entered(|site| acts.iter().for_each(|act| site.carry_out(act)));
+    }
+
+    /// Mends everything, lets it drain, and judges the whole run. Dead records stay dead.
+    pub fn finish(&mut self) -> Verdict {
+        self.mend();
+        let from = self.now();
+        let drained =
+            self.run_until_that(QUIET_MAX, |world| world.site.ledger().open() == 0 && world.outstanding().is_empty());
+        let drained_after = drained.then(|| self.now().saturating_sub(from));
+        self.judge(drained_after)
+    }
+
+    /// Judges what happened so far, without mending or waiting: what is outstanding may stay so.
+    pub fn judge_now(&mut self) -> Verdict {
+        self.judge(Some(Duration::ZERO))
+    }
+
+    fn judge(&mut self, drained_after: Option<Duration>) -> Verdict {
+        let at = self.now();
+        let keys: Vec<RowKey> = self.keys();
+        let dead: Vec<RowKey> = self.dead().into_iter().map(|dead| dead.row.key).collect();
+        let problems = self.compare(drained_after);
+        let delivered = self.queue().len();
+        let published = self.published().len();
+        let risk = self.metric_sum(Metric::DuplicateRisk);
+        let (regression, held) = (self.metric_sum(Metric::TokenRegression), self.metric_sum(Metric::Held));
+        let mut observer = self.site.observer();
+        observer.reached.add(Sometimes::DuplicateRisk, u64::from(risk > 0.0));
+        observer.reached.add(Sometimes::TokenRegression, u64::from(regression > 0.0));
+        observer.reached.add(Sometimes::Held, u64::from(held > 0.0));
+        for (rule, what) in problems {
+            observer.break_rule(at, rule, what);
+        }
+        observer.finish(at, &keys, &dead);
+        Verdict {
+            broken: observer.broken().to_vec(),
+            conservation: observer.conservation(),
+            published,
+            delivered,
+            inversions: observer.inversions(),
+            drained_after,
+        }
+    }
+
+    /// The keys of everything outstanding, damaged rows too.
+    fn keys(&self) -> Vec<RowKey> {
+        let by_hand: Vec<_> = self.site.by_hand().rows.values().cloned().collect();
+        let hidden = by_hand.iter().filter_map(|item| fencepost_storage::records::outstanding::decode(item).ok());
+        self.rows().into_iter().chain(hidden).map(|row| row.key).collect()
+    }
+
+    /// The ledger against the queue and the tables.
+    fn compare(&self, drained_after: Option<Duration>) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        let published = self.published();
+        let by_id: BTreeMap<&str, &super::ledger::Published> =
+            published.iter().map(|message| (message.id.as_str(), message)).collect();
+        let format = self.site.hosts()[0].settings.body_format;
+        let mut copies: BTreeMap<String, u64> = BTreeMap::new();
+        for entry in self.queue() {
+            let id = attribute(&entry.attributes, MESSAGE_ID).ok().flatten().unwrap_or_default();
+            match (by_id.get(id.as_str()), decode_body(format, &entry.body, &entry.attributes)) {
+                (_, Err(malformed)) => problems.push(("body", format!("{id} does not decode: {malformed}"))),
+                (None, Ok(_)) if id.contains('.') => {}
+                (None, Ok(_)) => problems.push(("ledger", format!("{id} was delivered and never published"))),
+                (Some(message), Ok(payload)) if message.digest != PayloadDigest::of(&payload) => {
+                    problems.push(("ledger", format!("{id} was delivered with other bytes")));
+                }
+                (Some(_), Ok(_)) => {}
+            }
+            *copies.entry(id).or_default() += 1;
+        }
+        self.site.observer().reached.add(Sometimes::SentTwice, u64::from(copies.values().any(|copies| *copies > 1)));
+        let waiting: BTreeMap<String, ()> = self.rows().iter().map(|row| (row.id().to_string(), ())).collect();
+        let dead: BTreeMap<String, ()> = self.dead().iter().map(|dead| (dead.row.id().to_string(), ())).collect();
+        for message in published.iter().filter(|message| message.acknowledged.is_some()) {
+            let is_somewhere =
+                copies.contains_key(&message.id) || waiting.contains_key(&message.id) || dead.contains_key(&message.id);
+            if !is_somewhere && self.site.by_hand().rows.is_empty() {
+                problems.push(("P1", format!("{} was acknowledged and is nowhere", message.id)));
+            }
+        }
+        if drained_after.is_none() {
+            let open = self.site.ledger().open();
+            let left: Vec<String> = self.outstanding().iter().map(describe).collect();
+            problems
+                .push(("drain", format!("{open} messages unacknowledged, outstanding after all: {}", left.join(", "))));
+        }
+        problems.extend(self.expiring());
+        problems
+    }
+
+    /// I8: only tombstones carry the attribute that the table's TTL reads.
+    fn expiring(&self) -> Vec<(&'static str, String)> {
+        let items = self.tables().dump(Table::Outbox);
+        let is_tombstone = |key: &str| key.starts_with(tombstone::PARTITION_PREFIX);
+        items
+            .iter()
+            .filter(|item| item.contains_key(tombstone::EXPIRES_AT))
+            .filter_map(|item| match item.get(Table::Outbox.partition_attribute()) {
+                Some(Value::Text(partition)) if !is_tombstone(partition) => {
+                    Some(("I8", format!("an item of {partition} carries {}", tombstone::EXPIRES_AT)))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+fn describe(slot: &Slot<fencepost_protocol::outbox::OutboxRow>) -> String {
+    match slot {
+        Slot::Present(row) => format!("{} ({:?}, attempts {})", row.id(), row.status, row.attempts),
+        Slot::Damaged(damage) => damage.to_string(),
+        Slot::Absent => "nothing".to_owned(),
+    }
+}

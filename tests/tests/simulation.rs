@@ -1,0 +1,98 @@
+//! The simulator itself: what it promises to everything that is written on it.
+
+use std::time::Duration;
+
+use fencepost_storage::operation;
+use fencepost_tests::simulation::{Act, CallFault, Message, Options, Sometimes, World, parse_faults, run};
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+#[test]
+fn messages_flow_and_nothing_is_broken() {
+    let mut world = World::new(Options::new(7));
+    world.run_for(seconds(3));
+    let leader = world.leader().unwrap();
+    assert_eq!(leader.token, 1);
+    let mut ids = world.publish_many("pump-1", 20);
+    ids.push(world.publish(&Message::new("camera-2", vec![0x00, 0xff])));
+    ids.push(world.publish(&Message::new("door-3", Vec::new())));
+    world.run_for(seconds(20));
+    let mut delivered = world.delivered();
+    delivered.sort();
+    assert_eq!(delivered, ids);
+    let verdict = world.finish();
+    verdict.assert_sound(&world);
+    assert_eq!((verdict.published, verdict.delivered, verdict.conservation.committed), (22, 22, 22));
+    world.run_for(seconds(60));
+    assert!(world.ticks("east") > 90 && world.ticks("west") > 90, "the second loop ticks beside the first");
+}
+
+#[test]
+fn a_killed_leader_is_followed_within_the_bound() {
+    let mut world = World::new(Options::new(8));
+    world.run_for(seconds(30));
+    let first = world.leader().unwrap();
+    world.publish_many("pump-1", 5);
+    world.act(Act::Kill { instance: first.instance.clone() });
+    let killed = world.now();
+    assert!(world.run_until_that(seconds(40), |world| world.leader().is_some_and(|leader| leader.token == 2)));
+    let took = world.now() - killed;
+    assert!(took > seconds(8) && took < seconds(17), "{took:?}");
+    assert_ne!(world.leader().unwrap().instance, first.instance);
+    let verdict = world.finish();
+    verdict.assert_sound(&world);
+    assert_eq!(verdict.conservation.committed, 5);
+    assert_eq!(world.reached().count(Sometimes::Takeover), 1);
+    assert_eq!(world.reached().count(Sometimes::TakeoverCompleted), 2, "of the first acquisition and of the seizure");
+}
+
+#[test]
+fn a_fault_at_an_exact_call_is_met_there_and_written_down() {
+    let mut world = World::new(Options::new(9));
+    world.run_for(seconds(3));
+    let leader = world.leader().unwrap().instance;
+    world.fault_next(&leader, operation::COMMIT, CallFault::CrashAfter);
+    world.publish(&Message::new("pump-1", b"x".to_vec()));
+    world.run_for(seconds(5));
+    assert_eq!(world.reached().count(Sometimes::Crash), 1);
+    let [met] = world.met().try_into().unwrap();
+    assert_eq!(parse_faults(&met.to_string()), Ok(vec![met]));
+    world.finish().assert_sound(&world);
+}
+
+#[test]
+fn a_frozen_holder_steps_down_first() {
+    let mut world = World::new(Options::new(10));
+    world.run_for(seconds(30));
+    let first = world.leader().unwrap().instance;
+    world.act(Act::Freeze { instance: first.clone() });
+    world.run_for(seconds(40));
+    assert_ne!(world.leader().unwrap().instance, first);
+    let ticks = world.ticks(&first);
+    world.run_for(seconds(5));
+    assert_eq!(world.ticks(&first), ticks, "nothing of a frozen instance runs");
+    world.act(Act::Thaw { instance: first.clone() });
+    world.run_for(seconds(5));
+    assert!(world.ticks(&first) > ticks);
+    world.finish().assert_sound(&world);
+}
+
+#[test]
+fn the_same_seed_makes_the_same_history_and_another_seed_another() {
+    let (first, second, other) = (run(42, None), run(42, None), run(43, None));
+    assert_eq!(first.met, second.met);
+    assert!(first.history == second.history, "seed 42 made two histories");
+    assert!(first.history != other.history);
+    assert!(!first.history.lines().is_empty());
+}
+
+#[test]
+fn the_faults_that_a_run_met_make_it_again() {
+    let drawn = run(44, None);
+    assert!(!drawn.met.is_empty());
+    let listed = run(44, Some(&drawn.met));
+    assert_eq!(drawn.met, listed.met);
+    assert!(drawn.history == listed.history);
+}
