@@ -24,7 +24,7 @@ use super::{accepted_ids, count, in_virtual_time, late_by, leader, live, live_ro
 /// Right: equal payloads are two messages. One event, delivered again by the platform or written again by the SDK after a lost
 /// reply, is one row and one send.
 ///
-/// Kills: `every_put_is_a_new_message`, `equal_payloads_are_one_message`
+/// Kills: `an_event_delivered_twice_is_two_messages`
 #[tokio::test]
 async fn case_29_equal_payloads_and_equal_events() {
     for lost in [proxy::Fault::DropAfter, proxy::Fault::FailAfter] {
@@ -42,10 +42,10 @@ async fn case_29_equal_payloads_and_equal_events() {
         assert_eq!(retried["outcome"], "duplicate", "{lost:?}: the first try had stored it");
         assert_eq!(east.outstanding().await.len(), 3, "{lost:?}");
         assert_eq!(count(&east.drain(json!({})).await.unwrap(), "committed"), 3);
-        assert_eq!((world.ids(), world.payloads()), (
-            ["a", "b", "c"].map(str::to_owned).to_vec(),
-            vec![b"21.5".to_vec(); 3]
-        ));
+        assert_eq!(
+            (world.ids(), world.payloads()),
+            (["a", "b", "c"].map(str::to_owned).to_vec(), vec![b"21.5".to_vec(); 3])
+        );
     }
 }
 
@@ -77,9 +77,7 @@ async fn case_37_dropped_event_comes_back() {
         "clientId": "d2", "base64OriginalPayload": BASE64.encode(&payload),
         "failures": [{ "failedAction": "LambdaAction", "errorMessage": "throttled" }] });
     let sent_at = START.plus(Duration::from_secs(3)).as_ms().to_string();
-    let record = |id: &str, body: String| {
-        json!({ "eventSource": "aws:sqs", "messageId": id, "body": body, "attributes": { "SentTimestamp": sent_at } })
-    };
+    let record = |id: &str, body: String| json!({ "eventSource": "aws:sqs", "messageId": id, "body": body, "attributes": { "SentTimestamp": sent_at } });
     let unseen = failed_invocation(&rule_event("trace-3", "telemetry/d3", &payload));
     let batch = json!({ "Records": [
         record("one", failed_invocation(&event).to_string()),
@@ -93,12 +91,16 @@ async fn case_37_dropped_event_comes_back() {
     assert_eq!(again, reply, "a repeated batch stores nothing new");
     let mut rows = east.outstanding().await;
     rows.sort_by(|a, b| a.id().as_str().cmp(b.id().as_str()));
-    let facts: Vec<_> = rows.iter().map(|row| (row.id().as_str(), row.topic.as_str(), row.client_id.as_deref())).collect();
-    assert_eq!(facts, [
-        ("trace-1", "telemetry/d1", Some("d1")),
-        ("trace-2", "telemetry/d2", Some("d2")),
-        ("trace-3", "telemetry/d3", Some("d3")),
-    ]);
+    let facts: Vec<_> =
+        rows.iter().map(|row| (row.id().as_str(), row.topic.as_str(), row.client_id.as_deref())).collect();
+    assert_eq!(
+        facts,
+        [
+            ("trace-1", "telemetry/d1", Some("d1")),
+            ("trace-2", "telemetry/d2", Some("d2")),
+            ("trace-3", "telemetry/d3", Some("d3")),
+        ]
+    );
     let times: Vec<_> = rows.iter().map(|row| row.key.position.received_at().since(START).as_secs()).collect();
     assert_eq!(times, [0, 3, 0], "the broker's time where it is known, else when the failure queue got it");
     assert_eq!(east.metrics.total(Metric::Ingested), 2.0);
@@ -123,7 +125,7 @@ enum Point {
 /// Right: wherever the double falls, at 1 s, at 10 s or days later, there is one send inside the window; what comes after
 /// the commit is committed by its proof. Only after the window it is a message of its own.
 ///
-/// Kills: `proof_is_not_written`
+/// Kills: `proof_expires_at_once`
 #[tokio::test(start_paused = true)]
 async fn case_46_duplicate_ingest_at_every_point() {
     use Point::{AfterTheCommit, BeforeTheClaim, BetweenClaimAndSend, BetweenProofAndCommit, BetweenSendAndProof};
@@ -197,7 +199,7 @@ fn harness_seconds(harness: &Harness) -> u64 {
 /// Right: a row that does not decode stamps nobody: ingest goes on with stamp 0, the drain and the tick refuse by name, nothing
 /// is overwritten, and after the repair everything is drained.
 ///
-/// Kills: `damaged_lease_row_fails_ingest`, `token_above_the_maximum_is_believed`
+/// Kills: `token_above_the_maximum_is_believed`
 #[tokio::test]
 async fn case_47_damaged_lease_row() {
     let broken: [(&str, Option<Attribute>); 5] = [
@@ -225,7 +227,8 @@ async fn case_47_damaged_lease_row() {
         harness.clock.advance(Duration::from_secs(6));
         let stored = east.ingest(rule_event("warm", "telemetry/d1", b"3")).await.unwrap();
         assert_eq!(stored["outcome"], "stored", "{what}: no message is refused");
-        let stamps: Vec<_> = east.outstanding().await.iter().map(|row| (row.id().to_string(), row.stamp.get())).collect();
+        let stamps: Vec<_> =
+            east.outstanding().await.iter().map(|row| (row.id().to_string(), row.stamp.get())).collect();
         let expected = [("before", 1), ("cold", 0), ("warm", 0)].map(|(id, stamp)| (id.to_owned(), stamp));
         let mut sorted = stamps;
         sorted.sort();

@@ -20,7 +20,7 @@ use super::{
 /// Right: a limit that fits no page is refused at deployment, and such a call claims nothing; one that fits is kept: the call
 /// begins no page that could end after it and answers with a cursor. What a kill leaves claimed is delivered after the wait.
 ///
-/// Kills: `pages_begun_without_time`
+/// Kills: `a_drain_begins_pages_without_time`
 #[tokio::test(start_paused = true)]
 async fn case_32_function_limit_of_three_seconds() {
     // The profile's page may take 5s: with a limit of 3s no page is begun, and nothing is stuck.
@@ -52,7 +52,7 @@ async fn case_32_function_limit_of_three_seconds() {
         let reply = in_virtual_time(&harness, east.drainer.handle(request, &limit)).await.unwrap();
         assert!(started.elapsed() < whole, "call {calls}: {:?}", started.elapsed());
         assert!(east.outstanding().await.iter().all(|row| !is_claimed(row)), "call {calls} leaves no claim");
-        assert!(count(&reply, "committed") > 0, "call {calls} gets on");
+        assert!(count(&reply, "committed") > 0 || reply["done"] == true, "call {calls} gets on");
         calls += 1;
         east.tick().await;
         if reply["done"] == true {
@@ -149,7 +149,6 @@ async fn case_55_page_of_unclaimable_rows() {
     }
     // Twelve records of one shard are claimed by a drainer that is killed; then five more arrive.
     harness.queue_faults.set(operation::SEND, 1, answered_after(Duration::from_secs(9)));
-    harness.queue_faults.set(operation::SEND, 2, answered_after(Duration::from_secs(9)));
     let killed = async { tokio::time::timeout(Duration::from_secs(1), east.drain(json!({}))).await.is_err() };
     assert!(in_virtual_time(&harness, killed).await);
     let mut claimed = east.outstanding().await.iter().filter(|row| is_claimed(row)).count();

@@ -11,6 +11,7 @@ mod outages;
 mod replies;
 mod sdk;
 mod unusual;
+mod workflows;
 
 use std::future::Future;
 use std::sync::Arc;

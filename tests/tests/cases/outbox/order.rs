@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fencepost_protocol::failure::FailureKind;
+use fencepost_protocol::outbox::Status;
 use fencepost_storage::memory::{Effect, EntryFault, Fault, RowFault};
 use fencepost_storage::operation;
 use fencepost_tests::harness::{Harness, Instance, START, rule_event};
@@ -36,7 +37,7 @@ fn ids_of(device: &str, numbers: std::ops::Range<u64>) -> Vec<String> {
 
 /// Found by us: while the head of a key waited out its back-off of twenty minutes, the records behind it were claimed and
 /// handed back at each pass until their attempts were used up, or went out before it.
-/// Right: they are not claimed at all: no attempt, no first attempt, no send, over pages and calls; other keys flow; after the
+/// Right: while it waits they are not claimed at all, over pages and calls, and lose no attempt; other keys flow; after the
 /// back-off the whole key goes out in its order.
 ///
 /// Kills: `waiting_head_blocks_nothing`
@@ -62,10 +63,11 @@ async fn case_48_key_whose_head_is_in_back_off() {
         live(&harness, &mut [&mut east], 60).await;
         let reply = drain_all(&east).await;
         assert_eq!(count(&reply, "committed"), 1, "minute {minute}: the other key flows");
+        assert_eq!(count(&reply, "claimed"), 1, "minute {minute}: nothing of the waiting key is claimed");
         let held: Vec<_> = east.outstanding().await.into_iter().filter(|row| row.id().as_str() != "d1-000").collect();
         assert_eq!(held.len(), usize::try_from(8 + minute).unwrap());
         for row in held {
-            assert_eq!((row.attempts, row.first_attempt_at), (0, None), "minute {minute}: {row:?}");
+            assert_eq!((&row.status, row.attempts, row.stale), (&Status::Pending, 0, 0), "minute {minute}: {row:?}");
         }
     }
     live(&harness, &mut [&mut east], 20 * 60).await;

@@ -4,7 +4,6 @@ use fencepost_protocol::outbox::Status;
 use fencepost_runtime::telemetry::Metric;
 use fencepost_tests::harness::rule_event;
 use fencepost_tests::proxy::{Fault, Match, Times};
-use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::json;
 
 use super::sdk::{World, claims, commits, tombstones};
@@ -58,12 +57,12 @@ async fn case_23_commit_fails_after_send() {
 /// Right: seven are committed, three go back with the queue's own reason, one attempt and a back-off, and are delivered when
 /// the queue takes them.
 ///
-/// Kills: `failed_entries_are_ignored`
+/// Kills: `sqs_failed_entries_are_accepted`
 #[tokio::test]
 async fn case_24_three_of_ten_entries_refused() {
     // The queue's own limit is below what we believe it to be, so it refuses the three long ones.
     let mut world = World::with_queue("out", &[("MaximumMessageSize", "1024")], &[]).await;
-    let mut east = world.leader().await;
+    let east = world.leader().await;
     let is_long = |number: usize| matches!(number, 2 | 5 | 9);
     let payload = |number: usize| if is_long(number) { vec![b'x'; 2_000 + number] } else { vec![b'y'; 10 + number] };
     for number in 0..10 {
@@ -84,13 +83,15 @@ async fn case_24_three_of_ten_entries_refused() {
         assert!((500..=1_000).contains(&wait_ms), "{wait_ms}ms");
     }
     assert_eq!(world.messages().len(), 7);
-    // Not due yet: nothing is claimed. Then the queue's owner raises the limit.
+    // Not due yet: nothing is claimed. Then the stack is given a queue that takes them.
     assert_eq!(count(&east.drain(json!({})).await.unwrap(), "claimed"), 0);
-    world.set_queue_attribute(QueueAttributeName::MaximumMessageSize, "262144").await;
+    let mut delivered = world.payloads();
+    world.move_to_queue("larger");
+    let mut east = world.leader().await;
     world.live(&mut east, 2).await;
     let reply = east.drain(json!({})).await.unwrap();
     assert_eq!((count(&reply, "committed"), count(&reply, "duplicate_risk")), (3, 0), "they were never sent before");
-    let mut delivered = world.payloads();
+    delivered.extend(world.payloads());
     delivered.sort();
     let mut expected: Vec<_> = (0..10).map(payload).collect();
     expected.sort();
@@ -101,7 +102,8 @@ async fn case_24_three_of_ten_entries_refused() {
 /// somebody else's.
 /// Right: an applied claim, commit, hand-back and release are own successes: nothing is fenced, in conflict or unsettled.
 ///
-/// Kills: `own_claim_is_a_conflict`, `own_commit_is_fenced`, `own_hand_back_is_a_conflict`
+/// Kills: `dynamodb_claim_that_was_applied_is_refused`, `absence_after_a_lost_reply_is_somebody_elses`,
+/// `dynamodb_own_hand_back_is_a_conflict`
 #[tokio::test]
 async fn case_51_sdk_retries_an_applied_write() {
     let lost = || [Fault::DropAfter, Fault::FailAfter];

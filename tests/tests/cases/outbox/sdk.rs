@@ -5,8 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
-use aws_sdk_sqs::types::QueueAttributeName;
 use fencepost_local::queue::{QueueServer, QueueStorage, StoredMessage};
 use fencepost_local::table_server::{TableServer, TableStorage};
 use fencepost_protocol::body::{BodyFormat, decode_body};
@@ -97,16 +95,12 @@ impl World {
         }
     }
 
-    /// Changes an attribute of the queue, as its owner would.
-    pub(super) async fn set_queue_attribute(&self, name: QueueAttributeName, value: &str) {
-        let config = aws_sdk_sqs::Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .region(Region::new(REGION))
-            .endpoint_url(self.queue_server.endpoint_url())
-            .credentials_provider(Credentials::new("loopback", "loopback", None, None, "fixed"));
-        let client = aws_sdk_sqs::Client::from_conf(config.build());
-        let url = self.queue_server.queue_url(self.queue_name);
-        client.set_queue_attributes().queue_url(url).attributes(name, value).send().await.unwrap();
+    /// Gives the stack another queue, without attributes: processes that start from now on send to it.
+    pub(super) fn move_to_queue(&mut self, queue_name: &'static str) {
+        self.queue_server.create_queue(queue_name, &[]).unwrap();
+        self.extra.retain(|(name, _)| *name != "FENCEPOST_QUEUE_URL");
+        self.extra.push(("FENCEPOST_QUEUE_URL", self.queue_server.queue_url(queue_name)));
+        self.queue_name = queue_name;
     }
 
     /// Every message of the queue, oldest first.

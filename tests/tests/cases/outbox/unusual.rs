@@ -31,9 +31,7 @@ use super::{
 async fn case_38_row_of_a_newer_schema() {
     let harness = Harness::with(&[("FENCEPOST_MAX_ATTEMPTS", "1"), ("FENCEPOST_MAX_AGE", "1s")]);
     let mut east = leader_with(&harness, 3).await;
-    let is_middle = |item: &fencepost_storage::item::Item| {
-        matches!(item.get("position"), Some(Attribute::Text(text)) if text.ends_with("#m0001"))
-    };
+    let is_middle = |item: &fencepost_storage::item::Item| matches!(item.get("position"), Some(Attribute::Text(text)) if text.ends_with("#m0001"));
     let known = harness.tables.dump(Table::Outbox).into_iter().find(is_middle).unwrap();
     let mut newer = known.clone();
     newer.insert("schema".into(), Attribute::Number("2".into()));
@@ -124,7 +122,7 @@ async fn case_50_record_that_kills_its_drainer() {
 /// Right: at every moment the record stands somewhere, at most once alive; the act may be repeated after any lost reply; a late
 /// half of an earlier death ends no later life.
 ///
-/// Kills: `late_burial_ends_the_next_life`, `phantom_is_redriven`, `dead_row_of_a_later_life_is_deleted`
+/// Kills: `memory_late_burial_ends_the_next_life`, `phantom_is_redriven`, `memory_dead_row_of_a_later_life_is_deleted`
 #[tokio::test(start_paused = true)]
 async fn case_56_redrive_while_the_record_is_dying() {
     redrive_between_the_halves_of_a_death().await;
@@ -174,8 +172,11 @@ async fn redrive_between_the_halves_of_a_death() {
 async fn drainer_gone_between_the_halves() {
     let harness = Harness::new();
     let mut east = leader_with(&harness, 1).await;
-    own_faults(&harness, &mut east)
-        .set(operation::KILL_DELETE, 1, Fault::of(Effect::FailBefore(FailureKind::TimedOut)));
+    own_faults(&harness, &mut east).set(
+        operation::KILL_DELETE,
+        1,
+        Fault::of(Effect::FailBefore(FailureKind::TimedOut)),
+    );
     refuse_for_good(&harness, 1);
     east.drain(json!({})).await.unwrap();
     assert_eq!(stands(&harness), (1, 1));
