@@ -4,12 +4,14 @@ The templates are those that a user deploys: `sam build`'s output, or infra/ wit
 the SAM transform itself. Where the emulator knows less than CloudFormation, the expanded template is changed, and every
 change is written down in `Deployment.changes`, which the run prints: what was left out was not tested."""
 
+import contextlib
 import hashlib
 import io
 import json
 import logging
 import os
 import pathlib
+import threading
 import time
 import zipfile
 
@@ -38,7 +40,11 @@ class Deployment:
         self.bootstraps = bootstraps
         self.endpoints = endpoints
         self.changes: set[str] = set()
+        # Breaks a template on purpose: called with the nested stack's name ("" for the root) and its expanded template.
+        self.spoil = None
         self._zips: dict[pathlib.Path, bytes] = {}
+        # The time to live of tables, by their logical names.
+        self._expiring: dict[str, dict] = {}
         self.root = ROOT / ("infra/template.yaml" if bootstraps else ".aws-sam/build/template.yaml")
         if not self.root.is_file():
             raise FileNotFoundError(f"{self.root.relative_to(ROOT)} is missing: run `sam build`, or give --bootstraps DIR")
@@ -49,11 +55,35 @@ class Deployment:
         """Creates a stack and waits for it; its outputs."""
         url = self._package(region, self.root, values)
         parameters = [{"ParameterKey": key, "ParameterValue": str(value)} for key, value in values.items()]
-        self.emulator.client("cloudformation", region).create_stack(
-            StackName=name, TemplateURL=url, Parameters=parameters,
-            Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
-        )
-        return self._finish(region, name, "CREATE_COMPLETE", seconds)
+        with self._expiry(region):
+            self.emulator.client("cloudformation", region).create_stack(
+                StackName=name, TemplateURL=url, Parameters=parameters,
+                Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
+            )
+            return self._finish(region, name, "CREATE_COMPLETE", seconds)
+
+    @contextlib.contextmanager
+    def _expiry(self, region: str):
+        """Switches time to live on for new tables whose template says so: the emulator's CloudFormation passes over it. In
+        time, for the functions that look at it come after the tables."""
+        client, over, seen = self.emulator.client("dynamodb", region), threading.Event(), set()
+        seen.update(client.list_tables()["TableNames"])
+
+        def switch() -> None:
+            while not over.wait(0.05):
+                for table in client.list_tables()["TableNames"]:
+                    for resource, specification in self._expiring.items():
+                        if table not in seen and f"-{resource}-" in table:
+                            client.update_time_to_live(TableName=table, TimeToLiveSpecification=specification)
+                    seen.add(table)
+
+        thread = threading.Thread(target=switch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def update(self, region: str, name: str, changed: dict, seconds: float = 120) -> None:
         """Updates the nested stacks that have one of these parameters, and waits for each.
@@ -140,7 +170,7 @@ class Deployment:
 
     # ---- packaging --------------------------------------------------------------------------------------------------
 
-    def _package(self, region: str, file: pathlib.Path, values: dict) -> str:
+    def _package(self, region: str, file: pathlib.Path, values: dict, stack: str = "") -> str:
         """Uploads a template, all that it refers to first, as plain CloudFormation; its address."""
         template = json.loads(json.dumps(yaml_parse(file.read_text(encoding="utf-8"))))
         for name, resource in template["Resources"].items():
@@ -148,7 +178,7 @@ class Deployment:
             match resource["Type"]:
                 case "AWS::Serverless::Application":
                     inner = self._inner_values(properties.get("Parameters", {}), values)
-                    properties["Location"] = self._package(region, file.parent / properties["Location"], inner)
+                    properties["Location"] = self._package(region, file.parent / properties["Location"], inner, name)
                 case "AWS::Serverless::StateMachine":
                     properties["DefinitionUri"] = self._object(region, (file.parent / properties["DefinitionUri"]).read_bytes())
                 case "AWS::Serverless::Function":
@@ -161,6 +191,8 @@ class Deployment:
         session = boto3.session.Session(region_name=region)
         expanded = Translator({}, parser.Parser(), boto_session=session).translate(template, dict(values))
         self._leave_out(expanded)
+        if self.spoil:
+            self.spoil(stack, expanded)
         body = json.dumps(expanded, sort_keys=True).encode()
         return self.emulator.upload(region, f"{hashlib.sha256(body).hexdigest()}.template", body)
 
@@ -189,11 +221,12 @@ class Deployment:
         if not os.access(program, os.X_OK):
             raise FileNotFoundError(f"{program} is missing or no program")
         if program not in self._zips:
-            self._zips[program] = self._zip(program.read_bytes())
+            self._zips[program] = self.zipped(program.read_bytes())
         return self._zips[program]
 
     @staticmethod
-    def _zip(program: bytes) -> bytes:
+    def zipped(program: bytes) -> bytes:
+        """A program as a function's code."""
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             entry = zipfile.ZipInfo("bootstrap", date_time=(2024, 1, 1, 0, 0, 0))
@@ -206,6 +239,9 @@ class Deployment:
         """Takes out what the emulator does not know, and what refers to it."""
         gone = set()
         for name, resource in template["Resources"].items():
+            if "TimeToLiveSpecification" in resource.get("Properties", {}):
+                self._expiring[name] = resource["Properties"]["TimeToLiveSpecification"]
+                self._changed(f"{name}: time to live switched on from here, by what the template says (passed over there)")
             if resource["Type"] == "AWS::CloudWatch::CompositeAlarm":
                 gone.add(name)
                 self._changed(f"{name}: composite alarm left out (unknown there)")

@@ -4,7 +4,7 @@ import time
 
 from cases import check, until
 from deployment import DeploymentFailed
-from emulator import EAST
+from emulator import EAST, WEST
 from world import World
 
 
@@ -31,6 +31,47 @@ def refused(world: World) -> str:
     else:
         raise AssertionError("a bare number was deployed")
     return "a TTL of 3s, a stale_claim_duration below the drainer's limit + 5s, a bare number: each with its reason"
+
+
+def unfit_tables_refused(world: World) -> str:
+    """Tables on which no lease can stand are refused before anything uses them, each with the reason: an ordinary global table,
+    whose last writer wins, and a lease table with time to live."""
+    client = world.aws.client("dynamodb", EAST)
+    for name, keys in (("lease-table", ("lease", "record")), ("outbox-table", ("shard", "position"))):
+        for kind in ("eventual", "expiring"):
+            client.create_table(
+                TableName=f"{kind}-{name}", BillingMode="PAY_PER_REQUEST",
+                AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+                KeySchema=[{"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"))],
+                StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+            )
+    spoil_tables(client)
+    stream = client.describe_table(TableName="eventual-outbox-table")["Table"]["LatestStreamArn"]
+    given = {
+        "eventual": {"Topology": "global", "OutboxStreamArn": stream},
+        "expiring": {"Topology": "home", "TableRegion": EAST},
+    }
+    reasons = {"eventual": "FENCEPOST_LEASE_TABLE: is an eventually consistent global table", "expiring": "time to live"}
+    for kind, more in given.items():
+        tables = {"LeaseTableName": f"{kind}-lease-table", "OutboxTableName": f"{kind}-outbox-table"}
+        values = world.values("refused") | {"TopicRuleName": "refused"} | tables | more
+        try:
+            world.deployment.create(EAST, f"refused-{kind}", values)
+        except DeploymentFailed as failure:
+            check(reasons[kind] in str(failure), f"{kind} tables: the reason is another: {failure}")
+            check("SettingsCheck" in str(failure), f"{kind} tables: something else failed: {failure}")
+        else:
+            raise AssertionError(f"a stack over {kind} tables was deployed")
+    return "an eventually consistent global table, a lease table with time to live: each with its reason"
+
+
+def spoil_tables(client) -> None:
+    """Makes of four ordinary tables what a deployment must refuse."""
+    for name in ("eventual-lease-table", "eventual-outbox-table"):
+        client.update_table(TableName=name, ReplicaUpdates=[{"Create": {"RegionName": WEST}}])
+    for name in ("expiring-lease-table", "expiring-outbox-table"):
+        on = {"Enabled": True, "AttributeName": "expires_at"}
+        client.update_time_to_live(TableName=name, TimeToLiveSpecification=on)
 
 
 def update_keeps_data(world: World) -> str:

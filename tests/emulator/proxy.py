@@ -49,6 +49,18 @@ class Proxy:
         rule.status, rule.code = status, code
         return self._add(rule)
 
+    def refuse_entries(self, marker: bytes, code: str) -> "Rule":
+        """Answers a batch for SQS that contains `marker`: every entry is refused with `code`, and it is the sender's fault."""
+        rule = Rule(marker, "entries", False)
+        rule.code = code
+        return self._add(rule)
+
+    def alter(self, marker: bytes, instead: bytes) -> "Rule":
+        """Passes requests on with `instead` where `marker` stood; both have one length."""
+        rule = Rule(marker, "alter", False)
+        rule.instead = instead
+        return self._add(rule)
+
     def heal(self) -> None:
         """Ends every rule; held requests are dropped."""
         with self._lock:
@@ -75,6 +87,15 @@ class Proxy:
         if rule.kind == "hold":
             rule.over.wait()
             handler.close_connection = True
+            return
+        if rule.kind == "alter":
+            self._answer(handler, *self._forward(handler, body.replace(rule.marker, rule.instead)))
+            return
+        if rule.kind == "entries":
+            ids = [entry["Id"] for entry in json.loads(body)["Entries"]]
+            failed = [{"Id": one, "Code": rule.code, "Message": "refused by the test", "SenderFault": True} for one in ids]
+            words = json.dumps({"Successful": [], "Failed": failed}).encode()
+            self._answer(handler, 200, [("content-type", "application/x-amz-json-1.0")], words)
             return
         words = json.dumps({"__type": f"com.amazonaws#{rule.code}", "message": "refused by the test"}).encode()
         self._answer(handler, rule.status, [("content-type", "application/x-amz-json-1.0")], words)
@@ -112,6 +133,7 @@ class Rule:
         self.forward = forward
         self.status = 200
         self.code = ""
+        self.instead = b""
         self.count = 0
         self.caught = threading.Event()
         self.over = threading.Event()

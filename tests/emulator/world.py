@@ -23,6 +23,8 @@ class World(Deployed):
         self.to_queue = to_queue
         self.to_table = to_table
         self.buses = {region: Bus(emulator, region) for region in (EAST, WEST)}
+        # The silence of a schedule that case 41 is about.
+        self.gap = None
         self.deployment = Deployment(emulator, bootstraps, {
             "DrainerFunction": {"AWS_ENDPOINT_URL_SQS": to_queue.url},
             "IngestFunction": {"AWS_ENDPOINT_URL_DYNAMODB": to_table.url},
