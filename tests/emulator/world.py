@@ -1,6 +1,7 @@
 """Two stacks in two regions over one pair of tables, in the emulator: how they are deployed, stopped and looked into."""
 
 import pathlib
+import platform
 
 from deployed import Deployed, Stack
 from deployment import Deployment
@@ -13,6 +14,8 @@ from timing import PROFILES
 LEASE = "telemetry"
 TOPIC_FILTER = "telemetry/#"
 SHARDS = 16
+# The functions run on this machine.
+ARCHITECTURE = "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
 
 
 class World(Deployed):
@@ -33,7 +36,7 @@ class World(Deployed):
     def values(self, instance: str) -> dict:
         """The parameters that every stack here has."""
         return {
-            "Architecture": "x86_64", "Profile": "fast", "InstanceName": instance, "TableDeletionProtection": "false",
+            "Architecture": ARCHITECTURE, "Profile": "fast", "InstanceName": instance, "TableDeletionProtection": "false",
             # Small, so that a message can be too large for the destination.
             "RequestBytesMax": 65536,
         }

@@ -118,6 +118,7 @@ BREAKS = {
     ],
     "deploy_takes_the_built_template": [
         ("deploy would take", lambda p: p.samconfig["prod"]["deploy"]["parameters"].update(template_file="infra/template.yaml")),
+        ("dev.build is cached", lambda p: p.samconfig["dev"]["build"]["parameters"].update(cached=True)),
         ("names no template_file", lambda p: _without(p.samconfig["dev"]["build"]["parameters"], "template_file")),
         ("Profil, which is no parameter", lambda p: p.samconfig["dev"]["deploy"]["parameters"]["parameter_overrides"].append("Profil=fast")),
         ("not allowed", lambda p: p.samconfig["dev"]["deploy"]["parameters"]["parameter_overrides"].append("Profile=slow")),

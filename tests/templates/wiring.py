@@ -160,6 +160,8 @@ def deploy_takes_the_built_template(project):
                 findings.append(f"samconfig.toml: template_file stands under {environment}.{command}: deploy would take what was not built")
             if not has and command in ("build", "validate"):
                 findings.append(f"samconfig.toml: {environment}.{command} names no template_file")
+            if section.get("parameters", {}).get("cached"):
+                findings.append(f"samconfig.toml: {environment}.{command} is cached: a change outside a function's own folder would not be built")
         for override in commands["deploy"]["parameters"].get("parameter_overrides", []):
             name, _, value = override.partition("=")
             parameter = project.templates["root"]["Parameters"].get(name)
