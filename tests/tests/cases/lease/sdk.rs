@@ -1,0 +1,166 @@
+//! Cases in which the SDK itself matters: its retries, its time-outs, replies that it never got.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fencepost_runtime::clock::{Clock, SystemClock};
+use fencepost_runtime::telemetry::Metric;
+use fencepost_tests::proxy::{Fault, Match, Times};
+use serde_json::json;
+
+use super::lab::{events, standing};
+use super::real::Real;
+
+/// A renewal or an acquisition of the lease row, as a request.
+fn lease_write() -> Match {
+    Match::operation("UpdateItem").containing("lease-table").containing("\"LEASE\"")
+}
+
+fn fence_write() -> Match {
+    Match::operation("UpdateItem").containing("fence#telemetry")
+}
+
+/// Reported of several lock clients: reads went on while writes were refused, so the holder saw its own name and went on for
+/// ever. Right: its own deadline ends it, however often it reads its own name; nothing is claimed after it, and what comes
+/// back with the writes is a new token.
+///
+/// Kills: `a_row_that_names_me_is_enough`
+#[tokio::test]
+async fn case_05_writes_fail_while_reads_succeed_and_the_own_deadline_wins() {
+    let mut real = Real::start().await;
+    let mut east = real.process("east", &[("FENCEPOST_RENEW_FAILURE_POLICY", "verify")]).await;
+    assert_eq!(standing(&east.tick().await), ("leader", Some(1)));
+    for id in ["a", "b"] {
+        east.store(id).await.unwrap();
+    }
+    for refused in [lease_write(), fence_write()] {
+        real.proxy.place(refused, Times::Always, Fault::Throttle);
+    }
+    for elapsed_ms in (1_000..=13_000).step_by(1_000) {
+        real.clock.advance(Duration::from_secs(1));
+        let reply = east.tick().await;
+        assert_eq!(standing(&reply), ("leader", Some(1)), "{elapsed_ms}ms after the confirmation, by a good read");
+    }
+    // 2.5s for one send no longer fit before the deadline, which lies 13.5s after the confirmation.
+    let late = east.drain(json!({})).await.unwrap();
+    assert_eq!((late["counts"]["sent"].as_u64(), real.queue.accepted().len()), (Some(0), 0));
+
+    real.clock.advance(Duration::from_millis(500));
+    let lost = east.tick().await;
+    assert_eq!((standing(&lost), events(&lost)), (("standby", None), vec!["Lease Lost"]));
+    assert_eq!(lost["events"][0]["detail"]["reason"], "deadline");
+    let drained = east.drain(json!({})).await.unwrap();
+    assert_eq!((&drained["leading"], drained["counts"]["claimed"].as_u64()), (&json!(false), Some(0)));
+    assert!(real.row().await.owner.is_some(), "the row still names east");
+
+    real.proxy.clear();
+    real.clock.advance(Duration::from_secs(1));
+    assert_eq!(standing(&east.tick().await), ("leader", Some(2)));
+    let drained = east.drain(json!({})).await.unwrap();
+    assert_eq!((drained["counts"]["committed"].as_u64(), real.queue.accepted().len()), (Some(2), 2));
+}
+
+/// Reported: the write was applied, its reply was lost, the client's retry met its own write as a foreign one and the leader
+/// stepped down for itself. Right: the version that stands there bears the write's own attempt id, so it is a success: one
+/// renewal, the same token, no failure counted.
+///
+/// Kills: `forget_own_attempt_id_in_dynamodb`
+#[tokio::test]
+async fn case_06_renewal_applied_reply_lost() {
+    for lost in [Fault::DropAfter, Fault::FailAfter] {
+        let mut real = Real::start().await;
+        let mut east = real.process("east", &[]).await;
+        // The first writes of a group are no exception: fence, lease row and instance record.
+        for first in [fence_write(), lease_write(), Match::operation("UpdateItem").containing("INSTANCE#east")] {
+            real.proxy.place(first, Times::Nth(1), lost.clone());
+        }
+        let acquired = east.tick().await;
+        assert_eq!((standing(&acquired), events(&acquired)), (("leader", Some(1)), vec!["Lease Acquired"]), "{lost:?}");
+
+        real.clock.advance(Duration::from_millis(4_500));
+        let placed = real.proxy.place(lease_write(), Times::Nth(1), lost.clone());
+        let writes = real.proxy.count("UpdateItem");
+        let renewed = east.tick().await;
+        assert_eq!((placed.hits(), standing(&renewed)), (1, ("leader", Some(1))), "{lost:?}");
+        assert_eq!(
+            real.proxy.count("UpdateItem") - writes,
+            3,
+            "the renewal twice by the SDK, the instance record once"
+        );
+        let row = real.row().await;
+        assert_eq!((row.renewal, row.token.get(), row.confirmed_at), (1, 1, real.clock.now().wall), "{lost:?}");
+        assert_eq!((east.metrics.total(Metric::RenewFailures), east.metrics.total(Metric::LeaseLost)), (0.0, 0.0));
+    }
+}
+
+/// The same where every reply of one tick is lost: the tick counts a failure, and the next one sees the renewal stand and
+/// does not repeat it.
+///
+/// Kills: `renew_at_every_tick`
+#[tokio::test]
+async fn case_06_every_reply_of_a_tick_lost() {
+    let mut real = Real::start().await;
+    let mut east = real.process("east", &[("FENCEPOST_RENEW_FAILURE_POLICY", "verify")]).await;
+    east.tick().await;
+    real.clock.advance(Duration::from_millis(4_500));
+    let placed = real.proxy.place(lease_write(), Times::First(3), Fault::DropAfter);
+    assert_eq!(standing(&east.tick().await), ("leader", Some(1)));
+    assert_eq!((placed.hits(), east.metrics.total(Metric::RenewFailures)), (3, 1.0));
+    real.clock.advance(Duration::from_secs(1));
+    assert_eq!(standing(&east.tick().await), ("leader", Some(1)));
+    let row = real.row().await;
+    assert_eq!((row.renewal, row.confirmed_at), (1, START_OF_RENEWAL));
+    assert_eq!(east.metrics.total(Metric::RenewFailures), 1.0);
+}
+
+/// 4.5 seconds after the start.
+const START_OF_RENEWAL: fencepost_protocol::time::Timestamp =
+    fencepost_protocol::time::Timestamp::from_ms(fencepost_tests::harness::START.as_ms() + 4_500);
+
+/// Reported: one call hung on a half-open connection until the lease was over. Right: a call has a time-out of its own, apart
+/// from the lease's budget, and each try a third of it: one hung try costs nothing but itself, and a call that hangs whole
+/// ends in time for the next tick.
+///
+/// Kills: `one_try_takes_the_whole_call`
+#[tokio::test]
+async fn case_08_one_hung_call_does_not_eat_the_deadline() {
+    let mut real = Real::start().await;
+    let extra = [
+        ("FENCEPOST_RENEW_CALL_TIMEOUT", "900ms"),
+        ("FENCEPOST_RENEW_FAILURE_POLICY", "verify"),
+        // Due at each tick, so that each tick writes.
+        ("FENCEPOST_RENEW_INTERVAL", "1s"),
+    ];
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let mut east = real.process_on("east", &extra, clock).await;
+    assert_eq!(standing(&east.tick().await), ("leader", Some(1)));
+
+    // One hung try: the SDK's second one makes the renewal.
+    let hung = real.proxy.place(lease_write(), Times::Nth(1), Fault::BlackHole);
+    let started = Instant::now();
+    assert_eq!(standing(&east.tick().await), ("leader", Some(1)));
+    let took = started.elapsed();
+    assert_eq!((hung.hits(), real.row().await.renewal), (1, 1));
+    assert_eq!(east.metrics.total(Metric::RenewFailures), 0.0);
+    assert!(took >= Duration::from_millis(300) && took < Duration::from_millis(900), "{took:?}: a third of the call");
+
+    // A call that hangs whole: over at its time-out, confirmed by a read, renewed by the next tick.
+    let whole = real.proxy.place(lease_write(), Times::First(3), Fault::BlackHole);
+    let started = Instant::now();
+    assert_eq!(standing(&east.tick().await), ("leader", Some(1)));
+    let took = started.elapsed();
+    assert!(whole.hits() >= 2, "{}", whole.hits());
+    assert!(took >= Duration::from_millis(900) && took < Duration::from_millis(1_800), "{took:?}: one call");
+    assert_eq!((east.metrics.total(Metric::RenewFailures), real.row().await.renewal), (1.0, 1));
+    real.proxy.clear();
+    assert_eq!(standing(&east.tick().await), ("leader", Some(1)));
+    assert_eq!(real.row().await.renewal, 2);
+
+    // A read that hangs does the same to a tick: it answers `unknown`, in time.
+    real.proxy.place(Match::operation("Query"), Times::First(3), Fault::BlackHole);
+    let started = Instant::now();
+    assert_eq!(standing(&east.tick().await), ("unknown", None));
+    assert!(started.elapsed() < Duration::from_millis(1_800), "{:?}", started.elapsed());
+    real.proxy.clear();
+    assert_eq!(standing(&east.tick().await), ("leader", Some(1)), "nothing of the deadline was lost");
+}
