@@ -98,5 +98,5 @@ def check_quiet(account: Account, found: Found) -> None:
     if waiting or in_flight:
         raise Refused(
             f"the destination of {found.name} is in use ({waiting} messages wait, {in_flight} are with a consumer): certify before "
-            "consumers and devices are connected, or give the run a stack of its own",
+            "consumers and devices are connected, or give the run a stack of its own; what an earlier run left may be purged",
         )
