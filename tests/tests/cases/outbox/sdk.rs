@@ -62,6 +62,9 @@ impl World {
             ("FENCEPOST_LEASE_TABLE", names.lease),
             ("FENCEPOST_OUTBOX_TABLE", names.outbox),
             ("FENCEPOST_QUEUE_URL", queue_server.queue_url(queue_name)),
+            // The longest send that the profile's drainer has room for, since a busy machine's tests are slow.
+            ("FENCEPOST_SEND_TIMEOUT", "6s".to_owned()),
+            ("FENCEPOST_STEP_DOWN_GRACE", "9s".to_owned()),
         ];
         own.extend(extra.iter().map(|(name, value)| (*name, (*value).to_owned())));
         Self { clock, tables, queue, table_server, queue_server, extra: own, queue_name, processes: 0 }
@@ -70,7 +73,9 @@ impl World {
     /// A cold process of instance `name`.
     pub(super) async fn instance(&mut self, name: &str) -> Instance {
         let extra: Vec<(&str, &str)> = self.extra.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let settings = settings(name, &extra);
+        let mut settings = settings(name, &extra);
+        // Real time, in which no decision is made: only hung calls would wait so long, and there are none here.
+        settings.store_call_timeout = Duration::from_secs(30);
         let options = |proxy: &Proxy| ClientOptions::loopback(proxy.endpoint_url(), REGION);
         let stores = Stores::open(&settings, options(&self.tables), None).await.unwrap();
         let queue = open_queue(&settings, options(&self.queue), None).await.unwrap();
