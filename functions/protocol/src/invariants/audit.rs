@@ -157,7 +157,13 @@ impl Audit {
             Observation::Committed { key, token } => self.committed(key, token),
             Observation::Died { key } => self.moved(&key, State::Outstanding, State::Dead, "died"),
             Observation::Redriven { key, stamp } => {
-                self.moved(&key, State::Dead, State::Outstanding, "was redriven");
+                // The put of a redrive may arrive after another redrive's row was delivered. That double of a delivered record
+                // is ended by its tombstone, without a send.
+                let from = match self.rows.get(&key) {
+                    Some(row) if row.state == State::Committed => State::Committed,
+                    _ => State::Dead,
+                };
+                self.moved(&key, from, State::Outstanding, "was redriven");
                 if let Some(row) = self.rows.get_mut(&key) {
                     row.stamp = row.stamp.max(stamp);
                     if let Some(order) = &mut self.order {

@@ -93,6 +93,8 @@ pub(crate) struct Bounds {
     pub(crate) steady: &'static [usize],
     /// Do hosts of an instance disagree by the whole margin?
     pub(crate) two_hosts: bool,
+    /// What each instance's wall clock shows beyond the true time, from the beginning; 0 for those not named.
+    pub(crate) wall_ahead_s: &'static [i64],
     /// What may go wrong.
     pub(crate) kinds: &'static [Fault],
     /// How often.
@@ -121,6 +123,7 @@ impl Bounds {
             whole_ticks: false,
             steady: &[],
             two_hosts: false,
+            wall_ahead_s: &[],
             kinds: &[],
             faults: 0,
             clock_step_s: 3,

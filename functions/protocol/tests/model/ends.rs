@@ -46,7 +46,7 @@ ends! {
     MarkTakenBack => "step-down taken back",
     NamesakeWaits => "abstention before a living namesake",
     NamesakeSeized => "dead namesake's lease seized",
-    TableLost => "acquired above the fence after the table was lost",
+    AboveTheFence => "acquired above the fence where no row stood",
     DamageRefused => "damaged row refused",
     ClaimFound => "lost reply of a claim taken as own success",
     ClaimConflict => "claim refused",

@@ -126,7 +126,7 @@ impl Bridge {
             steps.push(Step::Restart(who));
             return;
         }
-        if self.has(Fault::Crash, world) {
+        if self.has(Fault::Crash, world) && !self.bounds.steady.contains(&who) {
             steps.push(Step::Crash(who));
         }
         if self.has(Fault::ClockStep, world) {
@@ -163,7 +163,8 @@ impl Bridge {
             return;
         }
         steps.push(Step::WholeTick { look, fate: Fate::Fine });
-        if world.left.faults > 0 {
+        // A slow read is a fault itself.
+        if world.left.faults > u8::from(look.slow) {
             steps.extend(fates(&self.bounds).into_iter().map(|fate| Step::WholeTick { look, fate }));
         }
     }
@@ -333,8 +334,7 @@ impl Bridge {
             Step::LoseTable => {
                 let is_damaged = matches!(*world.store.lease, Slot::Damaged(_));
                 world.left.faults -= u8::from(!is_damaged);
-                world.store.lease = Arc::new(Slot::Absent);
-                world.store.memories.fill(None);
+                world.lose_lease_table();
             }
             Step::Damage => {
                 world.left.faults -= 1;

@@ -144,6 +144,15 @@ impl Store {
 }
 
 impl World {
+    /// The lease table is lost and made anew, or a damaged row is deleted. Making a table takes longer than a function lives:
+    /// no lease write from before arrives after it.
+    pub(crate) fn lose_lease_table(&mut self) {
+        self.store.lease = Arc::new(Slot::Absent);
+        self.store.memories.fill(None);
+        self.ticks.clear();
+        self.late.retain(|write| !matches!(**write, Write::Lease(..)));
+    }
+
     /// Ingest: one put where the key is absent.
     pub(crate) fn ingest(&mut self, row: OutboxRow) -> bool {
         if self.store.rows.contains_key(&row.key) {
@@ -285,7 +294,10 @@ impl World {
             return Some(Slot::Present((**row).clone()));
         }
         self.store.rows.insert(key.clone(), Arc::new(redrive.row.clone()));
-        self.committed.remove(redrive.row.id());
+        // The late put of a redrive that another redrive's row has overtaken is no new life: the tombstone stands.
+        if !self.store.stones.get(redrive.row.id()).is_some_and(|stone| stone.proves(&redrive.row)) {
+            self.committed.remove(redrive.row.id());
+        }
         self.observe(Observation::Redriven { key: key.clone(), stamp: redrive.row.stamp });
         None
     }

@@ -283,7 +283,7 @@ impl World {
                 }
             }
             Purpose::Acquire(AcquiredAs::Acquired) if read.is_none() && write.record.token > FencingToken::FIRST => {
-                reached.note(End::TableLost);
+                reached.note(End::AboveTheFence);
             }
             Purpose::Release(_) => {
                 let end = if matches!(tick.input.command, Command::Tick { .. }) { End::Released } else { End::ReleasedAtOnce };

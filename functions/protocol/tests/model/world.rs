@@ -106,6 +106,9 @@ impl World {
             audit: Arc::new(Audit::new(terms)),
             broken: None,
         };
+        for (host, ahead) in world.hosts.iter_mut().zip(bounds.wall_ahead_s) {
+            host.wall_ahead_s = *ahead;
+        }
         for row in bounds.rows() {
             world.ingest(row);
         }
