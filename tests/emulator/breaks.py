@@ -6,6 +6,7 @@ the table, or in a row, as an operator's slip would. It is undone before the cas
 are seen to fail here and to pass without `--breaks`."""
 
 import copy
+import hashlib
 import threading
 import time
 import uuid
@@ -16,6 +17,7 @@ import life_cases
 from cases import attempt, until
 from deployed import Stack
 from emulator import EAST, WEST
+from ledger import Ledger
 from schedule_cases import set_schedule
 from world import World
 
@@ -59,7 +61,7 @@ class Breaks:
             if world.stacks and not one.final:
                 # The case in earnest publishes the same again, so the ledger forgets what the broken one did.
                 settle(world)
-                world.ledger.published[:], world.ledger.received = published, received
+                forget(world.ledger, published, received)
         return not any(one.final for one in breaks)
 
     def _judge(self, name: str, one: Break, failure: str, seconds: float) -> None:
@@ -74,6 +76,16 @@ class Breaks:
 
 def nothing() -> None:
     """Nothing is to be undone."""
+
+
+def forget(ledger: Ledger, published: list, received: dict) -> None:
+    """What was published before stays, with all its arrivals; the rest is gone."""
+    key = lambda line: (line[0], hashlib.sha256(line[1]).hexdigest())
+    broken = {key(line) for line in ledger.published[len(published):]}
+    kept = {key(line) for line in published} - broken
+    now = {one: arrivals for one, arrivals in ledger.received.items() if one in kept}
+    ledger.received = now | {one: arrivals for one, arrivals in received.items() if one in broken}
+    ledger.published[:] = published
 
 
 def settle(world: World) -> None:
@@ -136,9 +148,13 @@ def rule_disabled(world: World):
 
 
 def schedule_disabled(world: World):
-    """Nobody starts the loop."""
-    set_schedule(world, EAST, "DISABLED")
-    return lambda: set_schedule(world, EAST, "ENABLED")
+    """Nobody starts the loop: the first stack was deployed so, for its cases come too late here to be before the first tick."""
+
+    def undo() -> None:
+        for machine in ("LeaseCycle", "Drain"):
+            set_schedule(world, EAST, "ENABLED", machine)
+
+    return undo
 
 
 def failure_destination_missing(world: World):

@@ -59,7 +59,8 @@ def run(cases: Cases, world: World, only: list[str] | None, breaks: Breaks | Non
         return {"LeaseTableName": outputs["LeaseTableName"], "OutboxTableName": outputs["OutboxTableName"]}
 
     def east() -> str:
-        outputs = world.deploy("east", EAST).outputs
+        # With every case twice, the first tick would come before the cases that are about the time until then.
+        outputs = world.deploy("east", EAST, ScheduleState="DISABLED" if breaks else "ENABLED").outputs
         return f"{len(outputs)} outputs"
 
     def west() -> str:
