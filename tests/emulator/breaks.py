@@ -202,6 +202,17 @@ def error_action_astray(world: World):
     return undo
 
 
+def limit_unchanged(world: World):
+    """The drainer keeps its ten seconds, for its alias does not move."""
+    client = world.aws.client("lambda", world.leader().region)
+    client.update_alias = lambda **_: None
+
+    def undo() -> None:
+        del client.update_alias
+
+    return undo
+
+
 def machine_does_nothing(machine: str):
     """The machine succeeds at once."""
 
@@ -513,6 +524,7 @@ BREAKS: dict[str, list[Break]] = {
         Break("the workflow stack does not put out its drain", "fencepost-west", spoiled("WorkflowStack", _without_output("DrainStateMachineArn"), (WEST, "fencepost-west"))),
     ],
     "queue down": [Break("the queue refuses the entry for good", "died of an outage", refused_for_good)],
+    "case_32 limit of three seconds": [Break("the limit stays what it was", "three rows are stored: not within", limit_unchanged)],
     "drainer killed before the send": [Break("its rows are handed back at once", "before stale_claim_duration", handed_back_early)],
     "drainer killed after the send": [Break("its rows are handed back at once", "before stale_claim_duration", handed_back_early)],
     "case_37 ingest fails": [Break("the failure destination is missing", "is in the queue of failures: not within", failure_destination_missing)],

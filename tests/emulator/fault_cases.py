@@ -43,6 +43,33 @@ def queue_down(world: World) -> str:
     return f"{rule.count} requests refused, no attempt lost, then delivered"
 
 
+def case_32_limit_of_three_seconds(world: World) -> str:
+    """A drainer whose function is ended after three seconds begins nothing that it could not finish, so nothing is stuck."""
+    stack = world.leader()
+    client, name = world.aws.client("lambda", stack.region), world.function(stack, "Drainer")
+    kept = client.get_alias(FunctionName=name, Name="live")["FunctionVersion"]
+    limit = client.get_function_configuration(FunctionName=name)["Timeout"]
+    payloads = [(f"telemetry/limit-{number}", f"limit {number}".encode()) for number in range(3)]
+    client.update_function_configuration(FunctionName=name, Timeout=3)
+    try:
+        short = client.publish_version(FunctionName=name)["Version"]
+        client.update_alias(FunctionName=name, Name="live", FunctionVersion=short)
+        for topic, payload in payloads:
+            world.ledger.publish(EAST, topic, payload)
+        until(20, "three rows are stored", lambda: len(world.outstanding()) == 3)
+        world.start(stack, "Drain")
+        # Twice its limit, so that whatever it began would be over.
+        time.sleep(6)
+        states = {(row["status"]["S"], row["attempts"]["N"]) for row in world.outstanding()}
+        check(states == {("pending", "0")}, f"the rows are {states}, not untouched")
+    finally:
+        client.update_alias(FunctionName=name, Name="live", FunctionVersion=kept)
+        client.update_function_configuration(FunctionName=name, Timeout=limit)
+    world.start(stack, "Drain")
+    world.ledger.wait_for_all(75)
+    return f"3 rows untouched under a limit of 3s, delivered under {limit}s"
+
+
 def drainer_killed(world: World) -> str:
     """A drainer dies between claim and commit: the row is claimed anew after stale_claim_duration, not before."""
     stack = world.leader()

@@ -87,6 +87,7 @@ def run(cases: Cases, world: World, only: list[str] | None, breaks: Breaks | Non
         ("exact bytes", 120, flow_cases.exact_bytes, led),
         ("deploy west", 120, west, ("deploy east",)),
         ("queue down", 150, fault_cases.queue_down, led),
+        ("case_32 limit of three seconds", 120, fault_cases.case_32_limit_of_three_seconds, led),
         ("drainer killed before the send", 150, fault_cases.drainer_killed, led),
         ("drainer killed after the send", 150, fault_cases.drainer_killed_after_the_send, led),
         ("case_37 ingest fails", 150, fault_cases.case_37_ingest_fails, led),
