@@ -28,7 +28,7 @@ fn led_by_east(east_ms: i64, west_ms: i64) -> World {
 /// Reported of every lock that stores an expiry time: a host whose clock was ten minutes ahead stole leases, one that was
 /// behind never took any. Right: takeover time is the same whoever's clock is wrong, by however much.
 ///
-/// Kills: `compare_clocks`
+/// Kills: `takeover_by_the_observers_clock_against_the_owners`
 #[test]
 fn case_01_clocks_ten_minutes_apart_leave_the_takeover_time_unchanged() {
     const WRONG_MS: i64 = 600_000;
@@ -116,7 +116,7 @@ async fn watching() -> (Lab, Process) {
 /// never early by a slow read, a clock set back or a second loop; one larger step forward gains half a tick at most, and no
 /// second commit follows from it (commits are fenced by the row, not by time).
 ///
-/// Kills: `evidence_counts_the_read`
+/// Kills: `evidence_counted_from_before_the_first_look`
 #[tokio::test]
 async fn case_44_evidence_is_never_early() {
     // A slow read as the first look: nothing before its answer counts.

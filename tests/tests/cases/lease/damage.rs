@@ -164,7 +164,7 @@ impl Issued {
 /// were accepted. Right: tokens go on above the fence item, which lives in the other table; nothing is issued twice, and the
 /// outbox goes on.
 ///
-/// Kills: `acquire_forgets_the_fence`
+/// Kills: `token_from_the_row_alone`
 #[tokio::test]
 async fn case_15_a_lost_or_restored_lease_table_issues_no_token_twice() {
     let lab = Lab::new(&[]);
@@ -214,7 +214,7 @@ async fn case_15_a_lost_or_restored_lease_table_issues_no_token_twice() {
 /// The same with a real table that is deleted: nobody leads without it, the holder's deadline ends it, and the new table goes on
 /// above the fence.
 ///
-/// Kills: `acquire_forgets_the_fence`
+/// Kills: `token_from_the_row_alone`
 #[tokio::test]
 async fn case_15_a_deleted_table() {
     let mut real = Real::start().await;

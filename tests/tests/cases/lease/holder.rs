@@ -46,7 +46,7 @@ impl Failing {
 /// Reported of lease clients: one throttled renewal demoted a healthy leader, or none ever did. Right: n − 1 intervals
 /// without a successful renewal stay, at n a good read stays (up to the own deadline) and a failed one demotes.
 ///
-/// Kills: `failed_confirmation_stays`
+/// Kills: `failed_read_keeps_the_lease`
 #[tokio::test]
 async fn case_07_n_failed_renewals_and_a_failed_read_demote_and_nothing_less() {
     // Below n nobody is asked, whatever a read would say.
@@ -122,7 +122,7 @@ async fn case_11_restarted_under_its_own_name_it_never_waits_for_itself() {
 /// Reported: an at-least-once schedule fired twice and the lease changed hands with itself. Right: one renewal, no new token,
 /// also when both ticks have read before either writes.
 ///
-/// Kills: `lease_write_ignores_the_version`
+/// Kills: `renew_at_every_tick`
 #[tokio::test(start_paused = true)]
 async fn case_16_two_ticks_at_once_make_one_renewal_and_no_token() {
     let lab = Lab::new(&[]);
@@ -199,9 +199,11 @@ async fn case_39_two_ticks_at_once_never_make_two_tokens() {
             {
                 let (lab, issued) = found.prepare().await;
                 let (mut one, mut other) = (lab.process("west"), lab.process("west"));
+                let writes_before = lab.tables.usage_of(operation::WRITE_LEASE).requests;
                 for process in [&one, &other] {
                     process.faults.set(operation::READ_FENCE, 1, slow(1));
                 }
+                one.faults.set(operation::RAISE_FENCE, 1, slow(1));
                 one.faults.set(operation::WRITE_LEASE, 1, slow(2));
                 other.faults.set(operation::RAISE_FENCE, 1, slow(fence_ms));
                 other.faults.set(operation::WRITE_LEASE, 1, slow(lease_ms));
@@ -215,6 +217,8 @@ async fn case_39_two_ticks_at_once_never_make_two_tokens() {
                 // A number that the fence was raised to and nobody got is burnt, which does no harm.
                 let (token, fence) = (lab.row().await.token.get(), lab.fence().await);
                 assert!(token > issued && token <= fence && fence <= issued + 2, "{token}, {fence}: {told}");
+                let writes = lab.tables.usage_of(operation::WRITE_LEASE).requests - writes_before;
+                assert_eq!(writes, fence - issued, "no lease write without a raise of its own: {told}");
                 for reply in [&first, &second] {
                     assert!(reply["token"].is_null() || reply["token"] == token, "{told}");
                 }

@@ -64,7 +64,7 @@ async fn case_05_writes_fail_while_reads_succeed_and_the_own_deadline_wins() {
 /// stepped down for itself. Right: the version that stands there bears the write's own attempt id, so it is a success: one
 /// renewal, the same token, no failure counted.
 ///
-/// Kills: `forget_own_attempt_id_in_dynamodb`
+/// Kills: `dynamodb_attempt_forgotten`
 #[tokio::test]
 async fn case_06_renewal_applied_reply_lost() {
     for lost in [Fault::DropAfter, Fault::FailAfter] {

@@ -140,7 +140,11 @@ async fn case_17_wrong_settings_are_refused_with_the_inequality_all_at_once() {
         ),
         (
             &[("FENCEPOST_LEASE_TTL", "4s"), ("FENCEPOST_MAX_RENEW_FAILS", "0"), ("FENCEPOST_DEDUPE_WINDOW", "1h")],
-            &["lease_ttl", "max_renew_fails", "is 1h; it must be 0s (off) or at least"],
+            &[
+                "FENCEPOST_LEASE_TTL: is 4s; it must be at least 5s",
+                "FENCEPOST_MAX_RENEW_FAILS: is 0; it must be at least 1",
+                "FENCEPOST_DEDUPE_WINDOW: is 1h; it must be 0s (off) or at least",
+            ],
         ),
         (&[("FENCEPOST_TICK_INTERVAL", "1500ms")], &["must be whole seconds, 1s to 60s"]),
     ];

@@ -69,7 +69,7 @@ fn case_42_a_failed_takeover_is_tried_again_under_a_new_name() {
         world.fault("east", operation::WRITE_LEASE, number, CallFault::TimeoutAfter);
     }
     // The first takeover cannot invoke its drainer, retries included.
-    world.fault_next_times("east", calls::INVOKE_DRAINER, 40, &CallFault::CrashBefore);
+    world.fault_next_times("east", calls::INVOKE_DRAINER, 9, &CallFault::CrashBefore);
     assert!(
         world.run_until_that(Duration::from_secs(150), |world| takeover_done(world) == 1),
         "{}",
@@ -103,7 +103,8 @@ fn case_61_a_takeover_stopped_by_hand_is_tried_again_with_a_growing_pause() {
         );
         assert_eq!(world.running("east", Machine::Takeover), 1, "{name} runs");
         world.act(Act::StopMachine { instance: "east".to_owned(), machine: Machine::Takeover });
-        assert_eq!(world.running("east", Machine::Takeover), 0);
+        world.run_for(Duration::from_millis(50));
+        assert_eq!(world.running("east", Machine::Takeover), 0, "{name} is stopped");
     };
     // Its first call hangs, so that there is something to stop; the scheduled drains meanwhile are slow as well.
     for number in 1..=200 {
