@@ -29,7 +29,7 @@ def queue_down(world: World) -> str:
     rule = world.to_queue.refuse(b"queue-down", 400, "RequestThrottled")
     payload = b"queue-down 1"
     world.ledger.publish(EAST, "telemetry/queue-down", payload)
-    until(20, "a row is stored", world.outstanding)
+    until(20, "a row is stored", lambda: world.outstanding() or world.dead())
     for _ in range(2):
         world.start(stack, "Drain")
         time.sleep(3)
