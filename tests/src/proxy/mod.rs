@@ -61,6 +61,7 @@ pub use fault::{Edit, Fault};
 pub use plan::{Match, Placement, Times};
 pub use tap::{Exchange, Tap};
 
+pub(crate) use plan::Dice;
 use plan::Plan;
 use upstream::Upstream;
 
@@ -253,6 +254,9 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
     }
     if let Some(fault) = &fault {
         *locked(&shared.faults).entry(fault.kind()).or_default() += 1;
+        if let Some(tap) = &shared.tap {
+            tap.count(fault);
+        }
     }
     let target = request.target.clone();
     let apply = |delay: Duration| apply(Arc::clone(&shared), request, fault.clone(), delay);

@@ -1,8 +1,10 @@
 //! Somebody who sees everything that was applied, in the order in which it was.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Mutex;
 
-use super::Fault;
+use super::{Fault, locked};
 
 /// A request that was applied, or refused, by the service itself.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +26,7 @@ pub struct Exchange<'a> {
 /// A tap on one proxy or several. While one is set, requests are applied one after another.
 pub struct Tap {
     order: tokio::sync::Mutex<()>,
+    faults: Mutex<BTreeMap<&'static str, u64>>,
     see: Box<dyn Fn(&Exchange<'_>) + Send + Sync>,
 }
 
@@ -39,7 +42,7 @@ pub(super) struct Turn<'a>(#[expect(dead_code, reason = "held, never read")] tok
 impl Tap {
     /// A tap that calls `see` for each exchange. It must not block.
     pub fn new(see: impl Fn(&Exchange<'_>) + Send + Sync + 'static) -> Self {
-        Self { order: tokio::sync::Mutex::new(()), see: Box::new(see) }
+        Self { order: tokio::sync::Mutex::new(()), faults: Mutex::default(), see: Box::new(see) }
     }
 
     /// Waits until no other request is being applied.
@@ -50,6 +53,17 @@ impl Tap {
     /// Shows what was applied in this turn.
     pub(super) fn show(&self, _turn: &Turn<'_>, exchange: &Exchange<'_>) {
         (self.see)(exchange);
+    }
+
+    /// Counts a fault, whether or not its request was applied.
+    pub(super) fn count(&self, fault: &Fault) {
+        *locked(&self.faults).entry(fault.kind()).or_default() += 1;
+    }
+
+    /// How often each kind of fault was injected by all proxies together.
+    #[must_use]
+    pub fn faults(&self) -> BTreeMap<&'static str, u64> {
+        locked(&self.faults).clone()
     }
 
     /// Runs `work` while no request is being applied: what it reads of the service agrees with what was seen.
