@@ -214,7 +214,7 @@ async fn case_15_a_lost_or_restored_lease_table_issues_no_token_twice() {
 /// The same with a real table that is deleted: nobody leads without it, the holder's deadline ends it, and the new table goes on
 /// above the fence.
 ///
-/// Kills: `token_from_the_row_alone`
+/// Kills: `the_fence_is_forgotten`
 #[tokio::test]
 async fn case_15_a_deleted_table() {
     let mut real = Real::start().await;
