@@ -2,6 +2,7 @@
 
 use fencepost_protocol::ids::{FencingToken, Malformed};
 use fencepost_protocol::lease::{Carried, LoopId, StepDownReason};
+use fencepost_protocol::object;
 use fencepost_runtime::input;
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,7 +17,7 @@ pub enum Request {
         #[serde(rename = "loop")]
         me_loop: LoopId,
         /// What the previous tick of this loop put out; absent or null at first.
-        #[serde(default)]
+        #[serde(default, deserialize_with = "object::optional")]
         carried: Option<Carried>,
         /// Has everything that earlier ticks of this loop put out reached the event bus?
         #[serde(default = "yes")]

@@ -31,6 +31,7 @@
 //! | [`tables`] | which tables are fit to hold a lease and an outbox |
 //! | [`outbox`], [`ids`], [`time`], [`failure`] | the values that decisions are made of |
 //! | [`limits`] | every limit that is not ours to choose |
+//! | [`object`] | structs that are read from JSON objects only |
 //! | [`invariants`] | what must hold of any history, as predicates |
 //!
 //! # Words
@@ -50,6 +51,7 @@ pub mod ingest;
 pub mod invariants;
 pub mod lease;
 pub mod limits;
+pub mod object;
 pub mod outbox;
 pub mod tables;
 pub mod time;

@@ -21,7 +21,8 @@ pub(crate) const RAW: Decoder = Decoder {
     fixed: &["attributes.payload-encoding"],
     unread: UNREAD,
     open: OPEN,
-    blamed: &[("attributes.payload-encoding", "body")],
+    blamed: &[("attributes", "payload-encoding")],
+    stated: |place| place.trim_start_matches("attributes.").to_owned(),
     ..STRICT
 };
 
@@ -48,6 +49,8 @@ pub(crate) const CLOUD_EVENTS: Decoder = Decoder {
         ("attributes", "a queue may add attributes of its own"),
         ("body", "an envelope may have extensions"),
     ],
+    blamed: &[("attributes", "payload-encoding")],
+    stated: |place| place.trim_start_matches("attributes.").to_owned(),
     ..STRICT
 };
 

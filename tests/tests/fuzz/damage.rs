@@ -66,8 +66,10 @@ pub(crate) fn all(decoder: &Decoder, input: &Value) -> Vec<Damage> {
             let now = shown(&other);
             add(kind, changed(input, &steps, &mut |place| *place = other.clone()), now);
         }
-        if value.is_object() {
-            join(input, &steps, &mut all);
+        let form = insides(decoder)(&place).map(Step::Inside);
+        let inner: Vec<Step> = steps.iter().cloned().chain(form).collect();
+        if get(input, &inner).is_some_and(|inner| inner.is_object()) {
+            join(input, &inner, &mut all);
         }
     }
     all

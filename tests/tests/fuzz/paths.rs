@@ -44,16 +44,19 @@ pub(crate) fn dotted(field: &str) -> String {
     field.replace('[', ".").replace(']', "")
 }
 
-/// Does `pattern` fit `name`? `*` stands for one part of a name, `**` for any number of them.
+/// Does `pattern` fit `name`? `*` stands for a part of a name or the rest of one, `**` for any number of parts.
 pub(crate) fn fits(pattern: &str, name: &str) -> bool {
     fn parts<'a>(text: &'a str) -> Vec<&'a str> {
         if text.is_empty() { Vec::new() } else { text.split('.').collect() }
+    }
+    fn part_fits(part: &str, found: &str) -> bool {
+        part == found || part.strip_suffix('*').is_some_and(|head| found.starts_with(head))
     }
     fn fit(pattern: &[&str], name: &[&str]) -> bool {
         match (pattern.split_first(), name.split_first()) {
             (None, None) => true,
             (Some((&"**", rest)), _) => (0..=name.len()).any(|skipped| fit(rest, &name[skipped..])),
-            (Some((&part, rest)), Some((&found, left))) => (part == "*" || part == found) && fit(rest, left),
+            (Some((&part, rest)), Some((&found, left))) => part_fits(part, found) && fit(rest, left),
             _ => false,
         }
     }
@@ -164,6 +167,8 @@ fn a_pattern_fits_by_parts() {
         ("**.c", "a.b.c", true),
         ("a.**", "a", true),
         ("a.**", "ab", false),
+        ("a_*", "a_b", true),
+        ("a_*", "a_b.c", false),
         ("**", "", true),
         ("", "", true),
         ("", "a", false),

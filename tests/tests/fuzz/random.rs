@@ -105,23 +105,24 @@ fn apply(decoder: &Decoder, seeds: &[Value], input: Value, change: &Change) -> V
     if all.is_empty() {
         return input;
     }
+    let place = |at: &Index| all[at.index(all.len())].as_slice();
     let applied = match change {
-        Change::Remove(at) => without(&input, at.get(&all)),
-        Change::Put(at, value) => changed(&input, at.get(&all), &mut |place| *place = value.clone()),
+        Change::Remove(at) => without(&input, place(at)),
+        Change::Put(at, value) => changed(&input, place(at), &mut |place| *place = value.clone()),
         Change::Borrow(at, seed, from) => {
             let seed = seed.get(seeds);
             let theirs = places(seed, &inside);
-            let value = if theirs.is_empty() { None } else { get(seed, from.get(&theirs)) };
-            value.and_then(|value| changed(&input, at.get(&all), &mut |place| *place = value.clone()))
+            let value = theirs.get(from.index(theirs.len().max(1))).and_then(|steps| get(seed, steps));
+            value.and_then(|value| changed(&input, place(at), &mut |place| *place = value.clone()))
         }
-        Change::Stretch(at, cut, text) => changed(&input, at.get(&all), &mut |place| {
+        Change::Stretch(at, cut, text) => changed(&input, place(at), &mut |place| {
             if let Value::String(old) = place {
                 let chars: Vec<char> = old.chars().collect();
                 let (head, tail) = chars.split_at(cut.index(chars.len() + 1));
                 *old = head.iter().copied().chain(text.chars()).chain(tail.iter().skip(1).copied()).collect();
             }
         }),
-        Change::Join(at, value) => changed(&input, at.get(&all), &mut |place| match place {
+        Change::Join(at, value) => changed(&input, place(at), &mut |place| match place {
             Value::Object(fields) => drop(fields.insert(UNKNOWN.to_owned(), value.clone())),
             Value::Array(elements) => elements.push(value.clone()),
             _ => {}

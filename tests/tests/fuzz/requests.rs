@@ -59,6 +59,7 @@ pub(crate) const DRAINER: Decoder = Decoder {
         ("dry_run", "it is none"),
     ],
     open: &[
+        ("mode", "a scheduled pass has nothing more to say"),
         ("cursor", "it is the function's own, perhaps of another version"),
         ("cursor.**", "the same"),
         ("settled.*", "the machine passes back what it was given, perhaps with the token"),
@@ -96,6 +97,8 @@ pub(crate) const STREAM: Decoder = Decoder {
         ("Records.*.dynamodb.StreamViewType", "the same"),
     ],
     open: &[("**", "AWS adds fields to its events")],
+    // What has no records is no event of a stream, but a command.
+    blamed: &[("Records", "command")],
     ..STRICT
 };
 

@@ -18,8 +18,9 @@ pub(crate) const SETTINGS: Decoder = Decoder {
         ("FENCEPOST_ORDERED", "the queue's URL tells"),
         ("FENCEPOST_*", "what has a default; the seeds that are refused hold what has none"),
     ],
-    unread: &[("AWS_REGION", "the instance has a name")],
+    unread: &[("AWS_REGION", "the instance has a name"), ("PATH", "an environment holds names of others")],
     open: &[("", "an environment holds names of others")],
+    blamed: &[("FENCEPOST_LEASE_TTL", "FENCEPOST_RENEW_INTERVAL"), ("FENCEPOST_QUEUE_URL", "FENCEPOST_ORDERED")],
     texts_only: true,
     ..STRICT
 };

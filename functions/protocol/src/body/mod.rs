@@ -230,7 +230,9 @@ pub fn decode_body(format: BodyFormat, body: &str, attributes: &[(String, String
 }
 
 fn unknown_encoding(encoding: &str) -> Malformed {
-    Malformed::new(PAYLOAD_ENCODING, format!("is {encoding:?}; it must be text, base64 or empty"))
+    const SHOWN_CHARS_MAX: usize = 60;
+    let shown: String = encoding.chars().take(SHOWN_CHARS_MAX).collect();
+    Malformed::new(PAYLOAD_ENCODING, format!("is {shown:?}; it must be text, base64 or empty"))
 }
 
 fn from_base64(field: &'static str, digits: &str) -> Result<Vec<u8>, Malformed> {

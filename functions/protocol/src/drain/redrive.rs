@@ -43,7 +43,7 @@ pub struct RedriveRequest {
     /// Dead rows to redrive in this call, at least 1.
     pub limit: u32,
     /// Which ones.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::object::required")]
     pub filter: RedriveFilter,
     /// Only count.
     #[serde(default)]
