@@ -4,6 +4,7 @@
 //! Every rule is a function from a [`tree::Tree`] to a list of findings, so each is tried twice: on this repository, where
 //! it must find nothing, and on a small broken sample, where it must find the fault. Nothing here builds or runs code.
 
+mod cases;
 mod dependencies;
 mod events;
 mod layout;
@@ -41,3 +42,4 @@ holds!(every_allowed_lint_has_a_reason, writing::allowances);
 holds!(no_forbidden_words, writing::forbidden_words);
 holds!(sample_events_are_valid_and_documented, events::samples);
 holds!(every_break_of_the_code_still_applies, mutants::lists);
+holds!(every_numbered_case_has_its_test_and_its_break, cases::numbers_and_breaks);

@@ -221,7 +221,7 @@ async fn case_45_a_changed_ttl_on_a_living_holder_makes_no_second_leader() {
                     if leads(&east).await {
                         last_led_ms = lab.elapsed_ms();
                     }
-                    let is_whole_second = lab.elapsed_ms() % 1_000 == 0;
+                    let is_whole_second = lab.elapsed_ms().is_multiple_of(1_000);
                     if is_whole_second && west.tick().await["role"] == "leader" {
                         assert!(!leads(&east).await, "{told}: two lead");
                         seized_ms = Some(lab.elapsed_ms());

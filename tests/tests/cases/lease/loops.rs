@@ -39,7 +39,7 @@ fn case_09_ten_ttls_of_quiet_keep_the_token_and_renew_once_an_interval() {
     world.run_for(Duration::from_secs(5));
     let (leader, from) = (world.leader().unwrap(), renewals(&world));
     world.run_for(Duration::from_secs(140));
-    assert_eq!((world.leader().unwrap(), world.token()), (leader.clone(), 1));
+    assert_eq!((world.leader().unwrap(), world.token()), (leader, 1));
     // Every 5s ± 0.3s, early by a tick at most, whichever of the two loops comes first.
     let made = renewals(&world) - from;
     assert!((26..=36).contains(&made), "{made} renewals in 140s");

@@ -15,8 +15,11 @@ use fencepost_storage::memory::MemoryTableInspection;
 use fencepost_tests::harness::START;
 use serde_json::{Value, json};
 
+/// Settings that are changed, by name.
+type Changes<'a> = &'a [(&'a str, &'a str)];
+
 /// Sound settings of a deployment; `changes` win.
-fn pairs(changes: &[(&str, &str)]) -> Vec<(String, String)> {
+fn pairs(changes: Changes<'_>) -> Vec<(String, String)> {
     let sound = [
         ("FENCEPOST_LEASE", "telemetry"),
         ("FENCEPOST_STACK", "5b918d10"),
@@ -39,7 +42,7 @@ fn tables() -> Arc<MemoryTableInspection> {
 }
 
 /// What a function answers its first caller where these settings stand in its environment.
-async fn told_at_start(changes: &[(&str, &str)]) -> String {
+async fn told_at_start(changes: Changes<'_>) -> String {
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(START));
     let pairs = pairs(changes);
     let build = || {
@@ -54,7 +57,7 @@ async fn told_at_start(changes: &[(&str, &str)]) -> String {
 }
 
 /// What CloudFormation is answered at a stack's creation with these settings: status and reason.
-async fn told_at_deployment(changes: &[(&str, &str)]) -> (String, String) {
+async fn told_at_deployment(changes: Changes<'_>) -> (String, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/answer", listener.local_addr().unwrap());
     let answer = std::thread::spawn(move || {
@@ -103,7 +106,7 @@ async fn told_at_deployment(changes: &[(&str, &str)]) -> (String, String) {
 /// Kills: `renewals_need_not_fit_the_ttl`
 #[tokio::test]
 async fn case_17_wrong_settings_are_refused_with_the_inequality_all_at_once() {
-    let cases: [(&[(&str, &str)], &[&str]); 6] = [
+    let cases: [(Changes<'_>, &[&str]); 6] = [
         (
             &[("FENCEPOST_LEASE_TTL", "60s"), ("FENCEPOST_RENEW_INTERVAL", "24s")],
             &[
