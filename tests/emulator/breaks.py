@@ -85,11 +85,11 @@ def nothing() -> None:
 
 
 def forget(ledger: Ledger, published: list, received: dict) -> None:
-    """What was published before stays, with all its arrivals; the rest is gone."""
+    """What was published before stays, with the arrivals that it had, or with its first ones; the rest is gone."""
     key = lambda line: (line[0], hashlib.sha256(line[1]).hexdigest())
     broken = {key(line) for line in ledger.published[len(published):]}
     kept = {key(line) for line in published} - broken
-    now = {one: arrivals for one, arrivals in ledger.received.items() if one in kept}
+    now = {one: received.get(one, arrivals) for one, arrivals in ledger.received.items() if one in kept}
     ledger.received = now | {one: arrivals for one, arrivals in received.items() if one in broken}
     ledger.published[:] = published
 
@@ -318,13 +318,13 @@ def handed_back_early(world: World):
 
 
 def lease_taken_from_the_row(world: World):
-    """At the leader's death somebody clears the row, so that the other need not wait."""
+    """Right after the leader's death somebody clears the row, so that the other need not wait."""
     stop = world.stop_function
 
     def stop_and_clear(stack: Stack, kind: str) -> dict:
-        alias = stop(stack, kind)
-        release_row(world)
-        return alias
+        if kind == "Drainer":
+            threading.Timer(1, release_row, (world,)).start()
+        return stop(stack, kind)
 
     world.stop_function = stop_and_clear
 
@@ -339,8 +339,11 @@ def lease_lost_meanwhile(world: World):
     release_row(world)
 
     def undo() -> None:
-        until(30, "somebody leads", world.owner)
         set_schedule(world, EAST, "ENABLED")
+        leader = world.leader(30)
+        if leader.region != EAST:
+            world.finish(leader, world.start(leader, "StepDown"), 60)
+            until(30, "east leads", lambda: world.owner() == "east")
         world.gap.begins(world)
 
     return undo
