@@ -204,6 +204,7 @@ impl Chooser<'_> {
             key: row.key.clone(),
             seen: row.status.clone(),
             seen_attempts: row.attempts,
+            seen_redriven: row.redriven,
             token: self.permit.token(),
             claim: self.claim.clone(),
             attempts: row.attempts.saturating_add(1),

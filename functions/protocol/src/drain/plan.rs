@@ -5,7 +5,8 @@ use crate::ids::{ClaimId, FencingToken, RowKey, Stamp};
 use crate::outbox::{DeadRow, OutboxRow, Slot, Status};
 use crate::time::Timestamp;
 
-/// Take a row: status, claim and attempts as read, and a stamp not above the claimer's token.
+/// Take a row: status, claim, attempts and life as read, and a stamp not above the claimer's token. The life is named because
+/// a record that died and was redriven since the read looks like the one that was read; its tombstone would be of the wrong life.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Claim {
     /// Which row.
@@ -14,6 +15,8 @@ pub struct Claim {
     pub seen: Status,
     /// Its attempts as read.
     pub seen_attempts: u32,
+    /// Its `redriven` as read.
+    pub seen_redriven: u32,
     /// The claimer's token; the row's stamp must not be above it, and becomes it.
     pub token: FencingToken,
     /// The page's fresh claim id.

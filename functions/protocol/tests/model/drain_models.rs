@@ -11,8 +11,8 @@ fn drain_two() {
     check(Bounds {
         whole_ticks: true,
         kinds: &[Fault::LoseTable, Fault::LostReply, Fault::Die],
-        faults: 2,
-        drains: Some(Drains { calls: either(2, 3), frozen: true, ..Drains::PLAIN }),
+        faults: 3,
+        drains: Some(Drains { calls: either(3, 4), frozen: true, ..Drains::PLAIN }),
         ends: &[
             End::Committed,
             End::Fenced,
@@ -68,9 +68,9 @@ fn drain_ordered() {
     check(Bounds {
         whole_ticks: true,
         kinds: &[Fault::Refuse, Fault::Throttle, Fault::LostReply, Fault::Die],
-        faults: 1,
+        faults: either(1, 2),
         drains: Some(Drains {
-            messages: either(2, 3),
+            messages: 3,
             ordered: true,
             calls: 3,
             at_once: 2,
@@ -105,7 +105,7 @@ fn lease_and_drain() {
         faults: 1,
         drains: Some(Drains { calls: 2, frozen: true, ..Drains::PLAIN }),
         ends: &[End::Takeover, End::Fenced, End::StaleReclaim, End::Committed, End::OwnDeadline],
-        ..Bounds::new("lease_and_drain", cast(&["a1", "b1"]), either(7, 8))
+        ..Bounds::new("lease_and_drain", cast(&["a1", "b1"]), either(6, 7))
     });
 }
 

@@ -274,6 +274,8 @@ impl World {
         call.proven = confirmed.commit_only;
         match confirmed.permit {
             Some(fresh) => {
+                let decided_at = call.looked_at.later_of(now);
+                rules::judge_sends(self, &bounds.cast[call.who], call.permit.token(), decided_at);
                 self.renew_leave(bounds, call, fresh, now);
                 let (sending, oversize) = Sending::new(confirmed.send, &call.terms, now.wall, &mut notes);
                 call.burials.extend(oversize);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use fencepost_protocol::ids::FencingToken;
 use fencepost_protocol::lease::{AcquiredAs, Conclusion, LeaseRecord, Purpose, Rules, Standing};
 use fencepost_protocol::outbox::Slot;
 use fencepost_protocol::time::Timestamp;
@@ -27,6 +28,8 @@ pub(crate) const HOLDER_TOO_LONG: &str = "I7: no holder past its own deadline";
 pub(crate) const NO_ABSTENTION: &str = "P7: no acquisition while abstaining";
 /// What was committed is not sent again while its tombstone stands.
 pub(crate) const SENT_AGAIN: &str = "P2: no send of a committed message";
+/// Sends start only after the lease was read again and still named their sender, token and all.
+pub(crate) const SENT_UNPERMITTED: &str = "P3: no send without the lease";
 /// What is certainly not sent loses nothing; what may have been sent is never handed back as free.
 pub(crate) const FREED_A_SENT_ROW: &str = "P1: no row is freed while its send may have happened";
 
@@ -57,6 +60,19 @@ pub(crate) fn judge_lease_write(
     let released = standing.released.as_ref().filter(|released| Some(&released.by) == next.owner.as_ref());
     if let Some(released) = released.filter(|released| next.confirmed_at < released.at.plus(next.lease_ttl)) {
         world.breach(NO_ABSTENTION, format!("{} released at {} and took it back", released.by, released.at));
+    }
+}
+
+/// Judges the start of a page's sends, which follows from a read of the lease in this very step.
+pub(crate) fn judge_sends(world: &mut World, rules: &Rules, token: FencingToken, now: Timestamp) {
+    let may = world.store.lease.present().is_some_and(|record| {
+        record.is_owned_by(&rules.me)
+            && record.token == token
+            && record.stepping_down.is_none()
+            && now < deadline(rules, record)
+    });
+    if !may {
+        world.breach(SENT_UNPERMITTED, format!("{} under token {token} at {now}", rules.me));
     }
 }
 

@@ -191,8 +191,9 @@ impl Bridge {
             steps.push(Step::Damage);
         }
         if self.bounds.commands > 0 && self.bounds.drains.is_none() {
+            // Rows come into flight before a step-down is asked for, and go out of it after that.
             let marked = world.store.lease.present().is_some_and(|record| record.stepping_down.is_some());
-            if world.busy || world.left.commands > 0 && !marked {
+            if if world.busy { marked } else { world.left.commands == self.bounds.commands } {
                 steps.push(Step::Busy(!world.busy));
             }
         }
@@ -447,6 +448,7 @@ impl Model for Bridge {
             always(rules::HOLDER_TOO_LONG, |_, world| !world.breaks(rules::HOLDER_TOO_LONG)),
             always(rules::NO_ABSTENTION, |_, world| !world.breaks(rules::NO_ABSTENTION)),
             always(rules::SENT_AGAIN, |_, world| !world.breaks(rules::SENT_AGAIN)),
+            always(rules::SENT_UNPERMITTED, |_, world| !world.breaks(rules::SENT_UNPERMITTED)),
             always(rules::FREED_A_SENT_ROW, |_, world| !world.breaks(rules::FREED_A_SENT_ROW)),
         ]
     }

@@ -194,10 +194,10 @@ impl World {
         Ok(())
     }
 
-    /// Condition: status, claim and attempts as seen, stamp not above the claimer's token.
+    /// Condition: status, claim, attempts and life as seen, stamp not above the claimer's token.
     pub(crate) fn claim(&mut self, claim: &Claim, decided_at: Timestamp, deadline: Timestamp) -> ClaimAnswer {
         let Some(row) = self.store.rows.get(&claim.key) else { return ClaimAnswer::Refused(Slot::Absent) };
-        let as_seen = row.status == claim.seen && row.attempts == claim.seen_attempts;
+        let as_seen = (&row.status, row.attempts, row.redriven) == (&claim.seen, claim.seen_attempts, claim.seen_redriven);
         if !as_seen || row.stamp.is_above(claim.token) {
             return ClaimAnswer::Refused(Slot::Present((**row).clone()));
         }
@@ -244,9 +244,7 @@ impl World {
             Err(answer) => return answer,
         };
         self.store.rows.remove(&commit.key);
-        if self.store.stones.contains_key(row.id()) {
-            self.committed.insert(row.id().clone());
-        }
+        self.committed.insert(row.id().clone());
         self.observe(Observation::Committed { key: commit.key.clone(), token: commit.token });
         ChangeAnswer::Done
     }
@@ -294,9 +292,10 @@ impl World {
             return Some(Slot::Present((**row).clone()));
         }
         self.store.rows.insert(key.clone(), Arc::new(redrive.row.clone()));
-        // The late put of a redrive that another redrive's row has overtaken is no new life: the tombstone stands.
-        if !self.store.stones.get(redrive.row.id()).is_some_and(|stone| stone.proves(&redrive.row)) {
-            self.committed.remove(redrive.row.id());
+        // The late put of a redrive that another redrive's row has overtaken is no new life: the tombstone proves it.
+        let proven = self.store.stones.get(redrive.row.id()).is_some_and(|stone| stone.proves(&redrive.row));
+        if self.committed.contains(redrive.row.id()) && !proven {
+            self.breach(rules::SENT_AGAIN, format!("{key} was redriven as a new life"));
         }
         self.observe(Observation::Redriven { key: key.clone(), stamp: redrive.row.stamp });
         None

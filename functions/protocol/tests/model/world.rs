@@ -60,7 +60,7 @@ pub(crate) struct World {
     pub(crate) operators: Vec<Arc<Operator>>,
     /// A step-down finds rows in flight.
     pub(crate) busy: bool,
-    /// Committed messages whose tombstones stand.
+    /// Messages of which a record was committed.
     pub(crate) committed: BTreeSet<MessageId>,
     /// The judge.
     pub(crate) audit: Arc<Audit>,

@@ -52,6 +52,7 @@ async fn a_claim_needs_the_row_as_it_was_read(world: &World) -> Outcome {
     let wrong = [
         (&pending, Claim { seen_attempts: 1, ..fresh(&pending)? }),
         (&pending, Claim { seen_attempts: 3, ..fresh(&pending)? }),
+        (&pending, Claim { seen_redriven: 1, ..fresh(&pending)? }),
         (&pending, Claim { seen: Status::Claimed(ClaimId::new("c-old")?), ..fresh(&pending)? }),
         (&held, Claim { seen: Status::Pending, ..fresh(&held)? }),
         (&held, Claim { seen: Status::Claimed(ClaimId::new("c-older")?), ..fresh(&held)? }),

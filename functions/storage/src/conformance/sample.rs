@@ -184,6 +184,7 @@ pub(super) fn claim(row: &OutboxRow, by: &str, number: u64) -> Outcome<Claim> {
         key: row.key.clone(),
         seen: row.status.clone(),
         seen_attempts: row.attempts,
+        seen_redriven: row.redriven,
         token: token(number)?,
         claim: ClaimId::new(by)?,
         attempts: row.attempts + 1,

@@ -30,6 +30,7 @@ fn pending_rows_that_are_due_are_claimed_and_others_reported() {
     let claim = &choice.claims[0];
     assert_eq!((claim.attempts, claim.stale, claim.first_attempt_at), (1, 0, at(0)));
     assert_eq!((&claim.seen, claim.seen_attempts, claim.token), (&Status::Pending, 0, token(7)));
+    assert_eq!(claim.seen_redriven, 0, "the life that was read");
     assert_eq!(notes.counts.skipped, 3);
     let unsettled = Unsettled { key: rows[4].key.clone(), claim: claim_id("other"), token: stamp(7) };
     assert_eq!(state.unsettled, [unsettled], "one entry for a claim id, its oldest row");

@@ -47,6 +47,7 @@ pub(super) fn mine(claim: &fencepost_protocol::ids::ClaimId, token: FencingToken
 fn claim_write(claim: &Claim) -> Write {
     let mut tests = status_tests(&claim.seen);
     tests.push(Test::equal(outstanding::ATTEMPTS, Value::number(claim.seen_attempts.into())));
+    tests.push(Test::equal(outstanding::REDRIVEN, Value::number(claim.seen_redriven.into())));
     tests.push(Test::at_most(outstanding::FENCING_TOKEN, Value::number(claim.token.get())));
     Write::Update {
         key: outstanding::key(&claim.key),

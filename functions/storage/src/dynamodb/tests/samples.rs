@@ -76,6 +76,7 @@ pub(super) fn claim(row: &OutboxRow, claim: &str) -> Claim {
         key: row.key.clone(),
         seen: row.status.clone(),
         seen_attempts: row.attempts,
+        seen_redriven: row.redriven,
         token: token(1),
         claim: claim_id(claim),
         attempts: row.attempts + 1,

@@ -20,12 +20,13 @@ pub(super) fn put(state: &mut State, name: &'static str, row: &OutboxRow) -> Res
     }
 }
 
-/// Condition: status, claim and attempts as seen, stamp not above the claimer's token.
+/// Condition: status, claim, attempts and life as seen, stamp not above the claimer's token.
 pub(super) fn claim(state: &mut State, claim: &Claim) -> Result<ClaimAnswer, StoreError> {
     let condition = |standing: Option<&Item>| {
         standing.is_some_and(|item| {
             has_status(item, &claim.seen)
                 && number_of(item, outstanding::ATTEMPTS) == Some(claim.seen_attempts.into())
+                && number_of(item, outstanding::REDRIVEN) == Some(claim.seen_redriven.into())
                 && number_of(item, outstanding::FENCING_TOKEN).is_some_and(|stamp| stamp <= claim.token.get())
         })
     };

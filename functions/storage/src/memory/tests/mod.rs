@@ -37,6 +37,7 @@ fn claim(row: &OutboxRow) -> Claim {
         key: row.key.clone(),
         seen: row.status.clone(),
         seen_attempts: row.attempts,
+        seen_redriven: row.redriven,
         token: FencingToken::new(1_234).unwrap(),
         claim: ClaimId::new("f1e2d3c4-b5a6-4798-8091-a2b3c4d5e6f7").unwrap(),
         attempts: row.attempts + 1,

@@ -47,6 +47,7 @@ impl World {
                 Some(row)
                     if row.status == claim.seen
                         && row.attempts == claim.seen_attempts
+                        && row.redriven == claim.seen_redriven
                         && !row.stamp.is_above(claim.token) =>
                 {
                     row.status = Status::Claimed(claim.claim.clone());
