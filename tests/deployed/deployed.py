@@ -3,6 +3,7 @@
 `aws` stands for the account: `client(service, region)` gives a client, `broker(region, client_id)` says how to reach the MQTT
 broker. What differs between the emulator and an account (how a function is stopped, how a message is read) stands in subclasses."""
 
+import contextlib
 import json
 from dataclasses import dataclass
 
@@ -162,6 +163,10 @@ class Deployed:
     def start_function(self, stack: Stack, kind: str, kept) -> None:
         """Gives it back."""
         raise NotImplementedError
+
+    def without_scheduled_drain(self, stack: Stack) -> contextlib.AbstractContextManager:
+        """While it lasts no schedule starts this instance's drain, where that can be done."""
+        return contextlib.nullcontext()
 
     # ---- the outbox -------------------------------------------------------------------------------------------------
 

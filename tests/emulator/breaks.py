@@ -18,8 +18,7 @@ from cases import attempt, until
 from deployed import Stack
 from emulator import EAST, WEST
 from ledger import Ledger
-from schedule_cases import set_schedule
-from world import World
+from world import World, set_schedule
 
 
 @dataclass

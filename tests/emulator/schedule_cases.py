@@ -4,7 +4,7 @@ import time
 
 from cases import check, until
 from emulator import EAST
-from world import World
+from world import World, set_schedule
 
 # The longest silence of a schedule that fires "every minute": at 00:01, and then at 02:59.
 GAP_SECONDS = 178
@@ -58,17 +58,6 @@ class Gap:
         check(world.owner() == "east", f"{world.owner()} leads")
         check(world.token() == self._token, f"the token went from {self._token} to {world.token()}")
         return f"{silent:.0f}s without a start, token {self._token} all the while"
-
-
-def set_schedule(world: World, region: str, state: str, machine: str = "LeaseCycle") -> None:
-    """Switches the schedules of this region that start a machine."""
-    client = world.aws.client("scheduler", region)
-    for summary in client.list_schedules()["Schedules"]:
-        schedule = client.get_schedule(Name=summary["Name"], GroupName=summary["GroupName"])
-        if machine not in schedule["Target"]["Arn"]:
-            continue
-        kept = {key: schedule[key] for key in ("Name", "GroupName", "ScheduleExpression", "FlexibleTimeWindow", "Target")}
-        client.update_schedule(**kept, State=state)
 
 
 def _renewal(row: dict) -> int:

@@ -1,7 +1,9 @@
 """Two stacks in two regions over one pair of tables, in the emulator: how they are deployed, stopped and looked into."""
 
+import contextlib
 import pathlib
 import platform
+from collections.abc import Iterator
 
 from deployed import Deployed, Stack
 from deployment import Deployment
@@ -62,8 +64,27 @@ class World(Deployed):
         client = self.aws.client("lambda", stack.region)
         client.create_alias(FunctionName=self.function(stack, kind), Name="live", FunctionVersion=alias["FunctionVersion"])
 
+    @contextlib.contextmanager
+    def without_scheduled_drain(self, stack: Stack) -> Iterator[None]:
+        set_schedule(self, stack.region, "DISABLED", "Drain")
+        try:
+            yield
+        finally:
+            set_schedule(self, stack.region, "ENABLED", "Drain")
+
     def fences(self) -> list[dict]:
         """Every fence in the outbox."""
         client = self.aws.client("dynamodb", EAST)
         items = client.scan(TableName=self.first.outputs["OutboxTableName"], ConsistentRead=True)["Items"]
         return [item for item in items if item["shard"]["S"].startswith("fence#")]
+
+
+def set_schedule(world: Deployed, region: str, state: str, machine: str = "LeaseCycle") -> None:
+    """Switches the schedules of this region that start a machine."""
+    client = world.aws.client("scheduler", region)
+    for summary in client.list_schedules()["Schedules"]:
+        schedule = client.get_schedule(Name=summary["Name"], GroupName=summary["GroupName"])
+        if machine not in schedule["Target"]["Arn"]:
+            continue
+        kept = {key: schedule[key] for key in ("Name", "GroupName", "ScheduleExpression", "FlexibleTimeWindow", "Target")}
+        client.update_schedule(**kept, State=state)
