@@ -6,7 +6,7 @@
 Two stacks in two regions over one pair of tables, driven by their own schedules. The cases speak to AWS' own interfaces, and
 to none of the code. --bootstraps takes the programs fencepost-ingest, fencepost-lease and fencepost-drainer from a folder
 instead of .aws-sam/ (a debug build, while developing). --breaks breaks for each case what it guards, and wants it to fail
-(breaks.py). Everything listens on loopback and ends with the run."""
+(break_table.py). Everything listens on loopback and ends with the run."""
 
 import argparse
 import pathlib
@@ -22,6 +22,7 @@ import flow_cases
 import lease_cases
 import life_cases
 import schedule_cases
+from break_table import BREAKS
 from breaks import Breaks
 from cases import Cases
 from deployment import ROOT
@@ -36,7 +37,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     started = time.monotonic()
     cases = Cases()
-    breaks = Breaks() if arguments.breaks else None
+    breaks = Breaks(BREAKS) if arguments.breaks else None
     with Emulator() as emulator, Proxy(emulator.port) as to_queue, Proxy(emulator.port) as to_table:
         world = World(emulator, arguments.bootstraps, to_queue, to_table)
         run(cases, world, arguments.only, breaks)
