@@ -20,6 +20,9 @@ impl From<fencepost_protocol::ids::Malformed> for Refusal {
     }
 }
 
+/// A function, and which of its sample events are taken.
+pub(crate) type Sample = (&'static str, fn(&str) -> bool);
+
 /// A pattern of places, and why it stands here.
 pub(crate) type Declared = (&'static str, &'static str);
 
@@ -28,7 +31,7 @@ pub(crate) struct Decoder {
     /// Its folder in the corpus.
     pub(crate) name: &'static str,
     /// The functions whose sample events it takes, with a test for which of them.
-    pub(crate) samples: &'static [(&'static str, fn(&str) -> bool)],
+    pub(crate) samples: &'static [Sample],
     /// Reads an input and writes what it understood anew, in the form that it reads itself. Two inputs mean the same where
     /// that is the same.
     pub(crate) decode: fn(&Value) -> Result<Value, Refusal>,

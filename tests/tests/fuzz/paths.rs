@@ -46,7 +46,7 @@ pub(crate) fn dotted(field: &str) -> String {
 
 /// Does `pattern` fit `name`? `*` stands for a part of a name or the rest of one, `**` for any number of parts.
 pub(crate) fn fits(pattern: &str, name: &str) -> bool {
-    fn parts<'a>(text: &'a str) -> Vec<&'a str> {
+    fn parts(text: &str) -> Vec<&str> {
         if text.is_empty() { Vec::new() } else { text.split('.').collect() }
     }
     fn part_fits(part: &str, found: &str) -> bool {

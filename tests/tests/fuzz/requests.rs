@@ -27,6 +27,7 @@ pub(crate) const LEASE: Decoder = Decoder {
         ("delivered", "as a rule it was"),
         ("reason", "a step-down unless said otherwise"),
     ],
+    free: &[("carried", "an empty object carries nothing, as null does")],
     open: &[
         ("loop", "a later machine may say more about itself"),
         ("carried.holding", "what another version of this function carried only takes away"),
