@@ -36,12 +36,10 @@ async fn case_25_ten_messages_of_200_kb() {
     let text = |number: u8| vec![b'a' + number; 200 * 1024];
     // 150 KiB that no queue takes as text are 200 KiB of base64: the measure is the encoded one.
     let binary = |number: u8| [vec![0xff; 150 * 1024 - 1], vec![number]].concat();
-    let payloads_of: [(&str, &dyn Fn(u8) -> Vec<u8>, &[usize]); 2] =
-        [("text", &text, &[5, 5]), ("binary", &binary, &[1, 4, 5])];
-    for (what, payload, batches) in payloads_of {
+    let all = |payload: &dyn Fn(u8) -> Vec<u8>| -> Vec<Vec<u8>> { (0..10).map(payload).collect() };
+    for (what, payloads, batches) in [("text", all(&text), vec![5, 5]), ("binary", all(&binary), vec![1, 4, 5])] {
         let mut world = World::start(&[]).await;
         let east = world.leader().await;
-        let payloads: Vec<_> = (0..10).map(payload).collect();
         for (number, payload) in payloads.iter().enumerate() {
             east.ingest(rule_event(&format!("m{number}"), "telemetry/device-1", payload)).await.unwrap();
         }
