@@ -16,7 +16,7 @@ use super::region::Host;
 use super::site::Site;
 use super::time::ms;
 
-/// How many records a redrive by an act takes at most.
+/// How many records a call of a redrive by an act takes at most.
 const REDRIVE_MAX: u32 = 1_000;
 /// A schema that nobody knows.
 const NEWER_SCHEMA: u64 = 999;
@@ -105,7 +105,9 @@ impl Site {
     fn operate(self: &Arc<Self>, act: &Act) {
         let (instance, what) = match act {
             Act::StepDown { instance } => (instance, Ask::Machine(Machine::StepDown, json!({}))),
-            Act::Redrive { instance } => (instance, Ask::Machine(Machine::Redrive, json!({ "limit": REDRIVE_MAX }))),
+            Act::Redrive { instance } => {
+                (instance, Ask::Machine(Machine::Redrive, json!({ "limit_per_call": REDRIVE_MAX })))
+            }
             Act::StartMachine { instance, machine } => (instance, Ask::Machine(*machine, json!({}))),
             Act::StopMachine { instance, machine } => (instance, Ask::Stop(*machine)),
             Act::Resume { instance } => (instance, Ask::Command(json!({ "command": "resume" }))),

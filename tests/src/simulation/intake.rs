@@ -97,7 +97,7 @@ impl Site {
         if let Some(device_message_id) = &message.device_message_id {
             event["device_message_id"] = json!(device_message_id);
         }
-        self.ledger().published(Published {
+        let line = self.ledger().published(Published {
             id: id.clone(),
             device: message.device.clone(),
             digest: PayloadDigest::of(&message.payload),
@@ -119,7 +119,7 @@ impl Site {
             let (site, event, id) = (Arc::clone(self), event.clone(), id.clone());
             drop(tokio::spawn(async move {
                 tokio::time::sleep(pause).await;
-                site.deliver(first, event, &id).await;
+                site.deliver(first, event, &id, line).await;
             }));
         }
         id
@@ -153,7 +153,7 @@ impl Site {
         host.invoke_apart(self, Function::Ingest, event, scope).await
     }
 
-    async fn deliver(self: &Arc<Self>, first: usize, event: Value, id: &str) {
+    async fn deliver(self: &Arc<Self>, first: usize, event: Value, id: &str, line: usize) {
         for attempt in 0..TRIES {
             if attempt > 0 {
                 tokio::time::sleep(self.options.retry_pause * 2_u32.pow(attempt - 1)).await;
@@ -162,15 +162,15 @@ impl Site {
                 if reply["outcome"] == "duplicate" {
                     self.reach(Sometimes::DuplicateEvent);
                 }
-                self.acknowledged(first, id, reply["outcome"].as_str().unwrap_or("stored"));
+                self.acknowledged(first, id, line, reply["outcome"].as_str().unwrap_or("stored"));
                 return;
             }
         }
-        self.recover(first, event, id).await;
+        self.recover(first, event, id, line).await;
     }
 
     /// The failure queue: the failed invocation's record comes back in a batch until ingest takes it.
-    async fn recover(self: &Arc<Self>, first: usize, event: Value, id: &str) {
+    async fn recover(self: &Arc<Self>, first: usize, event: Value, id: &str, line: usize) {
         let kept_at = self.time.wall().as_ms();
         let body = json!({
             "version": "1.0",
@@ -191,15 +191,15 @@ impl Site {
             let failures = reply.as_ref().ok().and_then(|reply| reply["batchItemFailures"].as_array().map(Vec::len));
             if failures == Some(0) {
                 self.reach(Sometimes::Recovered);
-                self.acknowledged(first, id, "recovered");
+                self.acknowledged(first, id, line, "recovered");
                 return;
             }
         }
     }
 
-    fn acknowledged(&self, instance: usize, id: &str, how: &str) {
+    fn acknowledged(&self, instance: usize, id: &str, line: usize, how: &str) {
         let at = self.now();
-        self.ledger().acknowledge(id, at);
+        self.ledger().acknowledge(line, at);
         self.tell(instance, format!("ingest acknowledges {id} ({how})"));
     }
 }

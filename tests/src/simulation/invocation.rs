@@ -1,11 +1,11 @@
 //! One invocation of a function, as the ports under it see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fencepost_protocol::ids::{ClaimId, Shard};
+use fencepost_protocol::ids::{ClaimId, MessageId, Shard};
 use fencepost_protocol::time::Timestamp;
 use fencepost_protocol::timing::Timing;
 use tokio::sync::Notify;
@@ -22,11 +22,18 @@ pub(crate) struct Invocation {
     crashed: AtomicBool,
     crash: Notify,
     reads: Mutex<BTreeMap<Shard, ClaimId>>,
+    sent: Mutex<BTreeSet<MessageId>>,
 }
 
 impl Invocation {
     pub(crate) fn new(scope: String) -> Arc<Self> {
-        Arc::new(Self { scope, crashed: AtomicBool::new(false), crash: Notify::new(), reads: Mutex::default() })
+        Arc::new(Self {
+            scope,
+            crashed: AtomicBool::new(false),
+            crash: Notify::new(),
+            reads: Mutex::default(),
+            sent: Mutex::default(),
+        })
     }
 
     /// The one whose task this is.
@@ -55,6 +62,15 @@ impl Invocation {
             }
             notified.await;
         }
+    }
+
+    pub(crate) fn sends(&self, id: &MessageId) {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+    }
+
+    /// Did it send this message?
+    pub(crate) fn has_sent(&self, id: &MessageId) -> bool {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
     pub(crate) fn read_page(&self, shard: &Shard, read: ClaimId) {

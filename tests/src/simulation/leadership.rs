@@ -15,10 +15,28 @@ const SLACK: Duration = Duration::from_millis(1_500);
 /// The present holder, in true time.
 #[derive(Debug, Clone, Copy)]
 struct Term {
+    /// When the call of its last accepted write left it.
     confirmed: Duration,
+    /// When that was applied.
+    renewed: Duration,
+    renewal: u64,
     lease_ttl: Duration,
     marked: Option<Duration>,
-    released: bool,
+    released: Option<Duration>,
+}
+
+impl Term {
+    /// A term that begins with a write that left its writer at `entered` and was applied at `at`.
+    const fn begun(at: Duration, entered: Duration, record: &LeaseRecord) -> Self {
+        Self {
+            confirmed: entered,
+            renewed: at,
+            renewal: record.renewal,
+            lease_ttl: record.lease_ttl,
+            marked: None,
+            released: None,
+        }
+    }
 }
 
 /// Who leads, and for how long nobody did.
@@ -47,10 +65,18 @@ impl Leadership {
 
     /// Does somebody lead?
     pub(crate) fn leads(&self, now: Duration) -> bool {
-        self.term.is_some_and(|term| {
-            let until = term.confirmed + term.lease_ttl.saturating_sub(self.timing.clock_margin);
-            !term.released && term.marked.is_none() && now < until
-        })
+        self.term.is_some_and(|term| term.released.is_none() && term.marked.is_none() && now < self.word_ends(&term))
+    }
+
+    /// When the holder's word runs out, if it confirms it no more.
+    fn word_ends(&self, term: &Term) -> Duration {
+        term.confirmed + term.lease_ttl.saturating_sub(self.timing.clock_margin)
+    }
+
+    /// By how much a seizure may be early: both clocks may drift by one part in a hundred, and an observer's that is set
+    /// forward adds a tick and a half.
+    fn early_max(&self, lease_ttl: Duration) -> Duration {
+        self.timing.tick_interval * 2 + lease_ttl / 50
     }
 
     /// A standby is able to take over since `since`; `None`: nobody is.
@@ -64,40 +90,50 @@ impl Leadership {
         self.able_since = None;
     }
 
-    /// The holder wrote, with a call that left it at `entered`.
-    pub(crate) fn written(&mut self, at: Duration, entered: Duration, record: &LeaseRecord) {
-        let Some(term) = &mut self.term else { return };
+    /// The holder wrote, with a call that left it at `entered`. Tells whether it renewed later than it should have.
+    pub(crate) fn written(&mut self, at: Duration, entered: Duration, record: &LeaseRecord) -> bool {
+        let term = self.term.get_or_insert(Term::begun(at, entered, record));
         if record.owner.is_none() {
-            term.released = true;
-            return;
+            term.released = term.released.or(Some(at));
+            return false;
         }
         match record.stepping_down {
             Some(_) => term.marked = term.marked.or(Some(at)),
             None => term.marked = None,
         }
-        term.confirmed = term.confirmed.max(entered);
+        let mut late = false;
+        if record.renewal != term.renewal {
+            let expected = self.timing.renew_interval + self.timing.jitter + self.timing.tick_interval * 2;
+            late = at.saturating_sub(term.renewed) > expected;
+            (term.confirmed, term.renewed, term.renewal) = (term.confirmed.max(entered), at, record.renewal);
+        }
         term.lease_ttl = record.lease_ttl;
+        late
     }
 
     /// Somebody took the lease; gives the rule that it broke by coming too late.
     pub(crate) fn acquired(
         &mut self,
         at: Duration,
+        entered: Duration,
         before: Option<&LeaseRecord>,
         record: &LeaseRecord,
     ) -> Option<(&'static str, String)> {
-        let new = Term { confirmed: at, lease_ttl: record.lease_ttl, marked: None, released: false };
-        let old = self.term.replace(new)?;
+        let old = self.term.replace(Term::begun(at, entered, record))?;
         let same_owner = before.is_some_and(|before| before.owner == record.owner);
-        let (rule, from, bound) = match old.marked {
-            Some(marked) => ("P7", marked, self.timing.handover_max(false)),
-            None if old.released || same_owner => return None,
-            None => ("P6", old.confirmed, self.timing.warm_takeover_max()),
+        let (rule, from, bound) = match (old.released, old.marked) {
+            (Some(released), _) => ("P7", released, self.timing.handover_max(true)),
+            // Without a release a step-down falls back to the TTL.
+            (None, Some(marked)) => ("P7", marked, self.vacancy_max()),
+            (None, None) if same_owner => return None,
+            (None, None) if at + self.early_max(old.lease_ttl) < self.word_ends(&old) => {
+                let early = self.word_ends(&old).saturating_sub(at).as_millis();
+                return Some(("P5", format!("the lease was seized {early}ms before its holder's word ran out")));
+            }
+            (None, None) => ("P6", old.renewed, self.timing.warm_takeover_max()),
         };
         let was_able = self.able_since.is_some_and(|since| since <= from);
         let (took, bound) = (at.saturating_sub(from), self.slackened(bound));
-        // Without a release in time a step-down falls back to the TTL.
-        let bound = if rule == "P7" && !old.released { bound.max(self.vacancy_max()) } else { bound };
         (was_able && took > bound).then(|| {
             (
                 rule,

@@ -1,6 +1,5 @@
 //! What was published, and what became of it: the expectation that the end of a run is compared with.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fencepost_protocol::ids::PayloadDigest;
@@ -25,38 +24,34 @@ pub struct Published {
 /// The ledger.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    messages: BTreeMap<String, Published>,
-    count: u64,
+    messages: Vec<Published>,
 }
 
 impl Ledger {
-    /// The next id of a message.
-    pub(crate) fn next_id(&mut self) -> String {
-        self.count += 1;
-        format!("m{:05}", self.count)
+    /// The next id of a message that brings none.
+    pub(crate) fn next_id(&self) -> String {
+        format!("m{:05}", self.messages.len() + 1)
     }
 
-    pub(crate) fn published(&mut self, message: Published) {
-        self.messages.insert(message.id.clone(), message);
+    /// Writes a message down and gives its line.
+    pub(crate) fn published(&mut self, message: Published) -> usize {
+        self.messages.push(message);
+        self.messages.len() - 1
     }
 
-    /// Ingest acknowledged it; `false` where it had before.
-    pub(crate) fn acknowledge(&mut self, id: &str, at: Duration) -> bool {
-        match self.messages.get_mut(id) {
-            Some(message) if message.acknowledged.is_none() => {
-                message.acknowledged = Some(at);
-                true
-            }
-            _ => false,
+    /// Ingest acknowledged the message of this line.
+    pub(crate) fn acknowledge(&mut self, line: usize, at: Duration) {
+        if let Some(message) = self.messages.get_mut(line) {
+            message.acknowledged = message.acknowledged.or(Some(at));
         }
     }
 
     pub(crate) fn all(&self) -> Vec<Published> {
-        self.messages.values().cloned().collect()
+        self.messages.clone()
     }
 
     /// How many are not acknowledged yet.
     pub(crate) fn open(&self) -> usize {
-        self.messages.values().filter(|message| message.acknowledged.is_none()).count()
+        self.messages.iter().filter(|message| message.acknowledged.is_none()).count()
     }
 }

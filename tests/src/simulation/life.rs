@@ -245,6 +245,9 @@ impl Host {
         if reply["stopped_by"] == "queue" {
             site.reach(Sometimes::StoppedByQueue);
         }
+        if site.options.fifo && reply["counts"]["skipped"].as_u64().is_some_and(|skipped| skipped > 0) {
+            site.reach(Sometimes::KeptOrder);
+        }
         if reply["phantoms"].as_u64().is_some_and(|phantoms| phantoms > 0) {
             site.reach(Sometimes::Phantom);
         }

@@ -20,6 +20,9 @@ use super::leadership::Leadership;
 use super::reached::{Reached, Sometimes};
 use super::time::START;
 
+/// Stale claims from which on a record is claimed alone.
+const STALE_CLAIMS_MAX: u32 = 3;
+
 /// What was broken, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
@@ -158,7 +161,7 @@ impl Observer {
             self.held.insert(record.token, held);
             if before.is_none_or(|before| before.token != record.token || before.owner.is_none()) {
                 self.observe(at, Observation::Acquired { token: record.token, owner: owner.clone() });
-                let slow = self.leadership.acquired(at, before, record);
+                let slow = self.leadership.acquired(at, caller.entered, before, record);
                 if let Some((rule, what)) = slow {
                     self.break_rule(at, rule, what);
                 }
@@ -171,7 +174,8 @@ impl Observer {
             Some("released") => self.reached.add(Sometimes::Released, 1),
             _ => {}
         }
-        self.leadership.written(at, caller.entered, record);
+        let late = self.leadership.written(at, caller.entered, record);
+        self.reached.add(Sometimes::RenewedLate, u64::from(late));
         words.map(|words| format!("{words} (token {})", record.token))
     }
 
@@ -243,6 +247,9 @@ impl Observer {
             return true;
         };
         self.reached.add(Sometimes::StaleReclaim, u64::from(claim.seen != Status::Pending));
+        self.reached.add(Sometimes::ClaimedAlone, u64::from(claim.stale >= STALE_CLAIMS_MAX));
+        let woken = caller.invocation.as_ref().is_some_and(|invocation| invocation.scope.contains("-stream-"));
+        self.reached.add(Sometimes::WokenByStream, u64::from(woken));
         let read = caller.read_of(&claim.key.shard).unwrap_or_else(|| claim.claim.clone());
         let key = claim.key.clone();
         let observation =
@@ -262,6 +269,9 @@ impl Observer {
     pub(crate) fn send_started(&mut self, at: Duration, caller: &Caller, entries: &[QueueEntry]) {
         for entry in entries {
             let Some((id, _)) = self.told(entry) else { continue };
+            if let Some(invocation) = &caller.invocation {
+                invocation.sends(&id);
+            }
             let Some(known) = self.known.get(&id).cloned() else {
                 self.break_rule(at, "I5", format!("{id} is sent and was never stored"));
                 continue;
@@ -301,7 +311,10 @@ impl Observer {
     }
 
     /// A commit was applied.
-    pub(crate) fn committed(&mut self, at: Duration, commit: &Commit) {
+    pub(crate) fn committed(&mut self, at: Duration, caller: &Caller, commit: &Commit) {
+        let id = commit.key.position.id();
+        let unsent = caller.invocation.as_ref().is_some_and(|invocation| !invocation.has_sent(id));
+        self.reached.add(Sometimes::ProvenBefore, u64::from(unsent));
         if let Some(known) = self.known.get_mut(commit.key.position.id()) {
             known.committed_life = Some(known.life);
         }

@@ -37,8 +37,8 @@ sometimes! {
     Handover: "handover",
     /// A holder took the lease anew after its own deadline.
     Reclaim: "reclaim",
-    /// A holder took its lease up again with the same token after a renewal had failed.
-    ResumedSameToken: "same token after failed renewals",
+    /// A renewal came late and was still the same holder's, under the same token.
+    RenewedLate: "renewed late, same token",
     /// A step-down was marked while something was in flight.
     StepDownMarked: "step-down marked",
     /// The lease was released.

@@ -150,7 +150,7 @@ impl Site {
         let id = commit.key.position.id();
         match &answer {
             ChangeAnswer::Done => {
-                self.observer().committed(self.now(), commit);
+                self.observer().committed(self.now(), caller, commit);
                 self.tell(caller.instance, format!("commits {id} (token {})", commit.token));
             }
             ChangeAnswer::Fenced(_) => {

@@ -13,6 +13,7 @@ use fencepost_storage::item::Value;
 use fencepost_storage::records::{Table, tombstone};
 
 use super::act::Act;
+use super::ledger::Published;
 use super::observer::Broken;
 use super::reached::Sometimes;
 use super::world::World;
@@ -123,25 +124,8 @@ impl World {
 
     /// The ledger against the queue and the tables.
     fn compare(&self, drained_after: Option<Duration>) -> Vec<(&'static str, String)> {
-        let mut problems = Vec::new();
         let published = self.published();
-        let by_id: BTreeMap<&str, &super::ledger::Published> =
-            published.iter().map(|message| (message.id.as_str(), message)).collect();
-        let format = self.site.hosts()[0].settings.body_format;
-        let mut copies: BTreeMap<String, u64> = BTreeMap::new();
-        for entry in self.queue() {
-            let id = attribute(&entry.attributes, MESSAGE_ID).ok().flatten().unwrap_or_default();
-            match (by_id.get(id.as_str()), decode_body(format, &entry.body, &entry.attributes)) {
-                (_, Err(malformed)) => problems.push(("body", format!("{id} does not decode: {malformed}"))),
-                (None, Ok(_)) if id.contains('.') => {}
-                (None, Ok(_)) => problems.push(("ledger", format!("{id} was delivered and never published"))),
-                (Some(message), Ok(payload)) if message.digest != PayloadDigest::of(&payload) => {
-                    problems.push(("ledger", format!("{id} was delivered with other bytes")));
-                }
-                (Some(_), Ok(_)) => {}
-            }
-            *copies.entry(id).or_default() += 1;
-        }
+        let (copies, mut problems) = self.compare_queue(&published);
         self.site.observer().reached.add(Sometimes::SentTwice, u64::from(copies.values().any(|copies| *copies > 1)));
         let waiting: BTreeMap<String, ()> = self.rows().iter().map(|row| (row.id().to_string(), ())).collect();
         let dead: BTreeMap<String, ()> = self.dead().iter().map(|dead| (dead.row.id().to_string(), ())).collect();
@@ -160,6 +144,38 @@ impl World {
         }
         problems.extend(self.expiring());
         problems
+    }
+
+    /// What the queue holds: how often each id, and what is wrong with it.
+    fn compare_queue(&self, published: &[Published]) -> (BTreeMap<String, u64>, Vec<(&'static str, String)>) {
+        let mut digests: BTreeMap<&str, Vec<&PayloadDigest>> = BTreeMap::new();
+        for message in published {
+            digests.entry(&message.id).or_default().push(&message.digest);
+        }
+        let format = self.site.hosts()[0].settings.body_format;
+        let (mut copies, mut problems) = (BTreeMap::new(), Vec::new());
+        for entry in self.queue() {
+            let id = attribute(&entry.attributes, MESSAGE_ID).ok().flatten().unwrap_or_default();
+            // A message whose id another one has gets a suffix.
+            let cut = if digests.contains_key(id.as_str()) { None } else { id.rsplit_once('.') };
+            let (base, suffixed) = cut.map_or((id.as_str(), false), |(base, _)| (base, true));
+            let known = digests.get(base).map_or(&[][..], Vec::as_slice);
+            match decode_body(format, &entry.body, &entry.attributes).map(|payload| PayloadDigest::of(&payload)) {
+                Err(malformed) => problems.push(("body", format!("{id} does not decode: {malformed}"))),
+                Ok(_) if known.is_empty() => {
+                    problems.push(("ledger", format!("{id} was delivered and never published")))
+                }
+                Ok(digest) if !known.contains(&&digest) => {
+                    problems.push(("ledger", format!("{id} was delivered with other bytes")));
+                }
+                Ok(_) if suffixed && known.len() < 2 => {
+                    problems.push(("ledger", format!("{id} is a second record of one message")));
+                }
+                Ok(_) => {}
+            }
+            *copies.entry(id).or_default() += 1;
+        }
+        (copies, problems)
     }
 
     /// I8: only tombstones carry the attribute that the table's TTL reads.

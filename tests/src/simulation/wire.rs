@@ -4,9 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencepost_protocol::drain::{ChangeAnswer, ClaimAnswer};
 use fencepost_protocol::failure::FailureKind;
+use fencepost_protocol::lease::GroupRecords;
+use fencepost_protocol::outbox::Slot;
 use fencepost_runtime::clock::Clock as _;
-use fencepost_storage::{CallPolicy, StoreError};
+use fencepost_storage::{CallPolicy, Page, PutAnswer, StoreError, WriteAnswer};
 
 use super::book::{Asked, Course};
 use super::fault::{CallFault, has_row};
@@ -26,8 +29,50 @@ pub(crate) struct Wire {
     pub(crate) policy: CallPolicy,
 }
 
+/// How a try failed on its way.
+#[derive(Debug, Clone, Copy)]
+struct Lost {
+    kind: FailureKind,
+    /// Was it applied all the same?
+    applied: bool,
+}
+
 /// What a try of a call came to.
-type Tried<T> = Result<T, FailureKind>;
+type Tried<T> = Result<T, Lost>;
+
+/// Does an answer say that the write is the asker's own?
+pub(crate) trait Own {
+    /// Whether it does; a read never does.
+    fn is_own(&self) -> bool {
+        false
+    }
+}
+
+impl<T> Own for WriteAnswer<T> {
+    fn is_own(&self) -> bool {
+        matches!(self, Self::Written)
+    }
+}
+
+impl Own for ClaimAnswer {
+    fn is_own(&self) -> bool {
+        matches!(self, Self::Claimed)
+    }
+}
+
+impl Own for ChangeAnswer {
+    fn is_own(&self) -> bool {
+        matches!(self, Self::Done)
+    }
+}
+
+impl Own for PutAnswer {}
+impl Own for GroupRecords {}
+impl Own for bool {}
+impl Own for () {}
+impl<T> Own for Slot<T> {}
+impl<T> Own for Page<T> {}
+impl<T> Own for Vec<T> {}
 
 impl Wire {
     pub(crate) fn caller(&self) -> Caller {
@@ -58,7 +103,7 @@ impl Wire {
     /// A call answered as a whole, tried as often as `policy` says.
     pub(crate) async fn call<T, W>(&self, operation: &'static str, policy: CallPolicy, work: W) -> Result<T, StoreError>
     where
-        T: Send + 'static,
+        T: Own + Send + 'static,
         W: Fn(&Site, &Caller) -> Result<T, StoreError> + Send + Sync + 'static,
     {
         let work = Arc::new(work);
@@ -78,13 +123,14 @@ impl Wire {
     ) -> Vec<Result<T, StoreError>>
     where
         P: Clone + Send + Sync + 'static,
-        T: Send + 'static,
+        T: Own + Send + 'static,
         W: Fn(&Site, &Caller, &P) -> Result<T, StoreError> + Send + Sync + 'static,
     {
         let (work, caller) = (Arc::new(work), self.caller());
         let started = self.host.clock.now().monotonic;
         let mut answers: Vec<Option<Result<T, StoreError>>> = plans.iter().map(|_| None).collect();
         let mut doubts: Vec<Option<FailureKind>> = vec![None; plans.len()];
+        let mut unheard = vec![false; plans.len()];
         let mut open: Vec<usize> = (0..plans.len()).collect();
         for attempt in 1..=policy.max_attempts.max(1) {
             let spent = self.host.clock.now().monotonic.saturating_sub(started);
@@ -99,12 +145,13 @@ impl Wire {
             for (index, outcome) in open.drain(..).zip(tried) {
                 match outcome {
                     Ok(answer) => {
-                        if doubts[index].is_some() && answer.is_ok() {
+                        if unheard[index] && answer.as_ref().is_ok_and(Own::is_own) {
                             self.site.reach(Sometimes::LostReplyOwn);
                         }
                         answers[index] = Some(answer);
                     }
-                    Err(kind) => {
+                    Err(Lost { kind, applied }) => {
+                        unheard[index] |= applied;
                         let failure = least_certain(kind, doubts[index], operation);
                         doubts[index] = doubts[index].or((!kind.certainly_not_applied()).then_some(kind));
                         answers[index] = Some(Err(failure));
@@ -136,12 +183,13 @@ impl Wire {
     ) -> Vec<Tried<Result<T, StoreError>>>
     where
         P: Clone + Send + Sync + 'static,
-        T: Send + 'static,
+        T: Own + Send + 'static,
         W: Fn(&Site, &Caller, &P) -> Result<T, StoreError> + Send + Sync + 'static,
     {
         let course = self.course(caller, operation);
         let count = rows.len();
-        let all = |kind: FailureKind| (0..count).map(|_| Err(kind)).collect::<Vec<_>>();
+        let every = |kind, applied| (0..count).map(|_| Err(Lost { kind, applied })).collect::<Vec<_>>();
+        let all = |kind| every(kind, false);
         let apply = |rows: &[P]| rows.iter().map(|row| Ok(work(&self.site, caller, row))).collect::<Vec<_>>();
         self.wait(course.before).await;
         let Some(fault) = course.fault else {
@@ -156,7 +204,7 @@ impl Wire {
             CallFault::ErrorAfter => {
                 drop(apply(&rows));
                 self.wait(course.after).await;
-                all(FailureKind::Unavailable)
+                every(FailureKind::Unavailable, true)
             }
             CallFault::TimeoutBefore => {
                 self.wait(limit).await;
@@ -165,7 +213,7 @@ impl Wire {
             CallFault::TimeoutAfter => {
                 drop(apply(&rows));
                 self.wait(limit).await;
-                all(FailureKind::TimedOut)
+                every(FailureKind::TimedOut, true)
             }
             CallFault::Slow { ms } => {
                 let delay = Duration::from_millis(ms);
@@ -210,10 +258,10 @@ impl Wire {
     {
         let one = |(index, row)| match (has_row(which, index), applied) {
             (false, _) => Ok(work(&self.site, caller, row)),
-            (true, false) => Err(FailureKind::Throttled),
+            (true, false) => Err(Lost { kind: FailureKind::Throttled, applied }),
             (true, true) => {
                 drop(work(&self.site, caller, row));
-                Err(FailureKind::Unavailable)
+                Err(Lost { kind: FailureKind::Unavailable, applied })
             }
         };
         rows.iter().enumerate().map(one).collect()
