@@ -40,7 +40,7 @@ pub(crate) fn parse(words: &mut Words<'_>) -> Result<Expectation, String> {
         }
         "no_leader" => Expectation::NoLeader,
         "token" => Expectation::Token(words.number("the token")?),
-        "queue" => match words.all().as_slice() {
+        "queue" => match words.until("within").as_slice() {
             [] => return Err("name the messages in order, or `empty`".to_owned()),
             ["empty"] => Expectation::Queue(Vec::new()),
             ids => Expectation::Queue(ids.iter().map(|id| (*id).to_owned()).collect()),
@@ -56,7 +56,7 @@ pub(crate) fn parse(words: &mut Words<'_>) -> Result<Expectation, String> {
             Expectation::MetricSum(*metric, words.number("its sum")?)
         }
         "reached" => {
-            let name = words.all().join(" ");
+            let name = words.until("within").join(" ");
             let what = Sometimes::ALL.iter().find(|what| what.name() == name);
             let known = || Sometimes::ALL.iter().map(|what| what.name()).collect::<Vec<_>>().join(", ");
             Expectation::Reached(*what.ok_or_else(|| format!("`{name}` is none of {}", known()))?)
@@ -78,9 +78,9 @@ impl Expectation {
         match self {
             Self::Leader(instance, token) => {
                 let leader = world.leader();
-                let holds = leader
-                    .as_ref()
-                    .is_some_and(|leader| leader.instance == *instance && token.is_none_or(|token| leader.token == token));
+                let holds = leader.as_ref().is_some_and(|leader| {
+                    leader.instance == *instance && token.is_none_or(|token| leader.token == token)
+                });
                 differs(holds, || match leader {
                     Some(leader) => format!("{} leads with token {}", leader.instance, leader.token),
                     None => "nobody leads".to_owned(),
@@ -108,9 +108,7 @@ impl Expectation {
                 let sum = world.metric_sum(*metric);
                 differs(sum.to_string() == expected.to_string(), || format!("it came to {sum}"))
             }
-            Self::Reached(what) => {
-                differs(world.reached().count(*what) > 0, || "it never happened".to_owned())
-            }
+            Self::Reached(what) => differs(world.reached().count(*what) > 0, || "it never happened".to_owned()),
         }
     }
 }

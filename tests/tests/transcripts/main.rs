@@ -14,9 +14,18 @@ mod transcript;
 mod words;
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::{fmt, fs};
 
 use transcript::Transcript;
+
+/// Why a transcript does not hold, in lines that are meant to be read: a test that fails shows its error by `Debug`.
+struct Failure(String);
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 /// Plays one file and compares; the message is for who reads the failure.
 fn check(name: &str) -> Result<(), String> {
@@ -42,8 +51,8 @@ macro_rules! races {
     ($($test:ident: $name:literal,)*) => {
         mod races {
             $(#[test]
-            fn $test() -> Result<(), String> {
-                super::check($name)
+            fn $test() -> Result<(), super::Failure> {
+                super::check($name).map_err(super::Failure)
             })*
         }
 

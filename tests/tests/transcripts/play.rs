@@ -2,7 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use fencepost_tests::simulation::World;
+use fencepost_tests::simulation::{Line, World};
+use serde_json::Value;
 
 use super::script::{Deed, Script, Step, What};
 
@@ -18,7 +19,7 @@ pub(crate) fn play(script: &Script) -> Result<Vec<String>, String> {
         told.push(format!("> {}", step.text));
         let outcome = take(&mut world, &step.what);
         let history = world.history();
-        told.extend(history.lines()[seen..].iter().map(|line| line.to_string().trim_end().to_owned()));
+        told.extend(history.lines()[seen..].iter().map(tell));
         seen = history.lines().len();
         if let Err(found) = outcome {
             return Err(failed(step, &found, &told));
@@ -68,4 +69,25 @@ fn take(world: &mut World, what: &What) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A line of the history. What an execution gave back is cut to what says something: names and numbers that are not 0.
+fn tell(line: &Line) -> String {
+    let Some((what, output)) = line.what.split_once(" ends: ") else { return line.to_string() };
+    let Ok(output) = serde_json::from_str(output) else { return line.to_string() };
+    let mut parts = Vec::new();
+    flatten("", &output, &mut parts);
+    Line { what: format!("{what} ends: {}", parts.join(", ")), ..line.clone() }.to_string()
+}
+
+fn flatten(name: &str, value: &Value, parts: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| flatten(name, value, parts)),
+        Value::Array(items) => items.iter().for_each(|item| flatten(name, item, parts)),
+        Value::Number(number) if number.as_f64() == Some(0.0) => {}
+        Value::Null | Value::Bool(false) => {}
+        Value::Bool(true) => parts.push(name.to_owned()),
+        Value::String(text) => parts.push(format!("{name} {text}")),
+        Value::Number(number) => parts.push(format!("{name} {number}")),
+    }
 }

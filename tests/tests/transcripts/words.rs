@@ -79,9 +79,12 @@ impl<'l> Words<'l> {
 
     /// All words that are left, as they stand.
     pub(crate) fn all(&mut self) -> Vec<&'l str> {
-        let mut words = std::mem::take(&mut self.rest);
-        words.reverse();
-        words
+        std::iter::from_fn(|| self.rest.pop()).collect()
+    }
+
+    /// All words before `end`, which stays; all where it does not come.
+    pub(crate) fn until(&mut self, end: &str) -> Vec<&'l str> {
+        std::iter::from_fn(|| self.rest.pop_if(|word| *word != end)).collect()
     }
 
     /// Nothing may be left.
@@ -127,10 +130,13 @@ mod tests {
         assert_eq!(words.instance().unwrap(), "east");
         assert_eq!(words.maybe_number::<u32>(), Some(3));
         assert_eq!(words.maybe_number::<u32>(), None);
-        assert!(!words.takes("without") && words.takes("within"));
+        assert!(words.until("within").is_empty() && !words.takes("without") && words.takes("within"));
         assert_eq!(words.duration("a time").unwrap(), Duration::from_secs(10));
         assert_eq!(words.end().unwrap_err(), "`more` is one word too many");
         assert_eq!(words.instance().unwrap_err(), "there is no instance `more`; there are east");
         assert_eq!(words.number::<u32>("a count").unwrap_err(), "a count is missing at the end");
+        let mut words = Words::of("stale re-claim within 30s", &regions);
+        assert_eq!(words.until("within"), ["stale", "re-claim"]);
+        assert_eq!(words.all(), ["within", "30s"]);
     }
 }
