@@ -46,7 +46,7 @@ async fn main() -> ExitCode {
         evidence: arguments.evidence.join(seed.to_string()),
     };
     let outcome = tokio::select! {
-        outcome = run(&options, |line| to_stderr(line)) => outcome,
+        outcome = run(&options, to_stderr) => outcome,
         outcome = interrupted() => outcome,
     };
     match outcome {

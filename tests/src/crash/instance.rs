@@ -11,6 +11,7 @@ use fencepost_local::machine::{Definition, DefinitionError, Execution, Outcome, 
 use fencepost_runtime::clock::{Clock as _, SystemClock};
 use fencepost_runtime::settings::Function;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::sandbox::{Launch, Sandbox};
@@ -22,6 +23,9 @@ const CYCLE_EVERY: Duration = Duration::from_secs(15);
 const DRAIN_EVERY: Duration = Duration::from_secs(2);
 /// Drains of one instance that may run at once: one may be in its stale wait for long.
 const DRAINS_MAX: usize = 4;
+
+/// How long an invocation waits for a process before it is throttled.
+const THROTTLED_AFTER: Duration = Duration::from_secs(3);
 
 /// What an instance is capable of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +89,7 @@ pub(super) struct Instance {
     mode: Mutex<Mode>,
     all: Mutex<Vec<(Function, Arc<Sandbox>)>>,
     idle: Mutex<Vec<(Function, Arc<Sandbox>)>>,
+    free: BTreeMap<&'static str, Semaphore>,
     /// Names of takeovers that were started: the platform knows them for ever.
     names: Mutex<HashSet<String>>,
     executions: Mutex<JoinSet<()>>,
@@ -106,6 +111,7 @@ impl Instance {
             mode: Mutex::new(Mode::Up),
             all: Mutex::default(),
             idle: Mutex::default(),
+            free: Function::ALL.map(|of| (of.as_str(), Semaphore::new(super::concurrency(of)))).into(),
             names: Mutex::default(),
             executions: Mutex::default(),
             drains: AtomicU64::new(0),
@@ -172,6 +178,10 @@ impl Instance {
                 return Err(TaskError::new("Sandbox.Timedout", "the instance is frozen"));
             }
         }
+        let free = tokio::time::timeout(THROTTLED_AFTER, self.free[function.as_str()].acquire()).await;
+        let Ok(Ok(_permit)) = free else {
+            return Err(TaskError::new("Lambda.TooManyRequestsException", "every process is busy"));
+        };
         let kept = {
             let mut idle = locked(&self.idle);
             idle.retain(|(_, sandbox)| sandbox.is_usable());

@@ -17,6 +17,7 @@ use fencepost_protocol::ids::{
 use fencepost_protocol::invariants::{Audit, AuditTerms, Conservation, Observation, Violation};
 use fencepost_protocol::time::Timestamp;
 use fencepost_storage::records::outstanding;
+use fencepost_storage::records::tombstone::EXPIRES_AT;
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -30,7 +31,7 @@ pub struct Counts {
     pub claims: u64,
     /// Commits that were applied.
     pub commits: u64,
-    /// Commits that the row's claim or token refused.
+    /// Commits that found the row gone, or under another claim or token.
     pub commits_fenced: u64,
     /// Acquisitions of the lease.
     pub acquisitions: u64,
@@ -59,6 +60,7 @@ struct Book {
     /// Processes that were stopped at least once.
     frozen: HashSet<String>,
     violations: Vec<String>,
+    rows_at_end: Conservation,
     rows: UnboundedSender<RowKey>,
     history: BufWriter<File>,
     started: Instant,
@@ -76,6 +78,7 @@ impl Ledger {
             committed: HashSet::new(),
             frozen: HashSet::new(),
             violations: Vec::new(),
+            rows_at_end: Conservation::default(),
             rows,
             history: BufWriter::new(history),
             started: Instant::now(),
@@ -123,9 +126,9 @@ impl Ledger {
         self.book().counts.clone()
     }
 
-    /// Where the rows are, by the book.
+    /// Where the rows were when the book was closed.
     pub(super) fn rows(&self) -> Conservation {
-        self.book().audit.conservation()
+        self.book().rows_at_end
     }
 
     /// Has the queue accepted this message?
@@ -140,15 +143,12 @@ impl Ledger {
     }
 
     /// Closes the book: compares it with what stands in the table, and gives every violation.
-    pub(super) fn close(&self, at: Timestamp, outstanding: &[(RowKey, bool)], dead: &[RowKey]) -> Vec<String> {
+    pub(super) fn close(&self, at: Timestamp, outstanding: &[RowKey], dead: &[RowKey]) -> Vec<String> {
         let mut book = self.book();
         drop(book.history.flush());
-        let mut audit = std::mem::replace(&mut book.audit, Audit::new(AuditTerms::default()));
-        for (key, carries_expiry) in outstanding {
-            audit.observe(Observation::Stored { record: key.to_string(), carries_expiry: *carries_expiry });
-        }
-        let keys: Vec<RowKey> = outstanding.iter().map(|(key, _)| key.clone()).collect();
-        let judged = audit.finish(at, &keys, dead);
+        book.rows_at_end = book.audit.conservation();
+        let audit = std::mem::replace(&mut book.audit, Audit::new(AuditTerms::default()));
+        let judged = audit.finish(at, outstanding, dead);
         judged.iter().map(Violation::to_string).chain(std::mem::take(&mut book.violations)).collect()
     }
 }
@@ -194,6 +194,10 @@ impl Book {
             let highest = Write::number(&write.set, "fencing_token").filter(|_| write.applied);
             self.fence = self.fence.max(highest.unwrap_or_default());
             return;
+        }
+        if write.applied && write.kind != Kind::Delete && !partition.starts_with("sent#") {
+            let carries_expiry = write.set.contains_key(EXPIRES_AT);
+            self.audit.observe(Observation::Stored { record: partition.to_owned(), carries_expiry });
         }
         let (Ok(shard), Some(Ok(position))) = (Shard::parse(partition), write.text("position").map(Position::parse))
         else {
@@ -285,3 +289,6 @@ impl Book {
         self.audit.observe(Observation::Accepted { id: sent.id, digest: sent.digest });
     }
 }
+
+#[cfg(test)]
+mod tests;

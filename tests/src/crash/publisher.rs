@@ -19,7 +19,7 @@ use crate::proxy::Dice;
 /// Tries of one event, as of an asynchronous invocation.
 const TRIES: usize = 3;
 /// Messages of a round, at least, and what chance may add.
-const MESSAGES: (u64, u64) = (5, 12);
+const MESSAGES: (u64, u64) = (4, 9);
 
 /// What was published.
 #[derive(Debug, Clone, Default)]
@@ -78,7 +78,7 @@ impl Publisher {
         let id = MessageId::new(format!("m-{:05}", self.number)).ok()?;
         let length = self.dice.below(400);
         // Every other one is no text.
-        let noise = if self.number % 2 == 0 { 0x100 } else { 0x5f };
+        let noise = if self.number.is_multiple_of(2) { 0x100 } else { 0x5f };
         let payload: Vec<u8> = format!("{id} ")
             .into_bytes()
             .into_iter()

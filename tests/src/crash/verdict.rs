@@ -12,7 +12,7 @@ use fencepost_storage::{CallPolicy, Outbox as _, Page};
 
 use super::ledger::Ledger;
 use super::publisher::Published;
-use super::{Failure, LEASE, QUEUE, SHARDS, Services, wire};
+use super::{DRAINED_WITHIN, Failure, LEASE, PROGRESS_WITHIN, QUEUE, SHARDS, Services, wire};
 use crate::proxy::Tap;
 
 /// What the verdict is made from.
@@ -23,17 +23,24 @@ pub(super) struct World<'a> {
 }
 
 impl World<'_> {
-    /// Waits until the last late packet has come and no row is outstanding; false where that takes too long.
-    pub(super) async fn wait_until_drained(&self, late: Duration, within: Duration) -> Result<bool, Failure> {
+    /// Waits until the last late packet has come and no row is outstanding; false where nothing moves any more.
+    pub(super) async fn wait_until_drained(&self, late: Duration) -> Result<bool, Failure> {
         tokio::time::sleep(late + Duration::from_secs(1)).await;
         let began = Instant::now();
-        while !self.outstanding().await?.is_empty() {
-            if began.elapsed() > within {
+        let (mut fewest, mut moved) = (usize::MAX, Instant::now());
+        loop {
+            let left = self.outstanding().await?.len();
+            if left == 0 {
+                return Ok(true);
+            }
+            if left < fewest {
+                (fewest, moved) = (left, Instant::now());
+            }
+            if moved.elapsed() > PROGRESS_WITHIN || began.elapsed() > DRAINED_WITHIN {
                 return Ok(false);
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        Ok(true)
     }
 
     /// Every violation of the run.
@@ -51,8 +58,6 @@ impl World<'_> {
         }
         let queue = self.services.queue.messages(QUEUE);
         violations.extend(self.compare(published, &queue, &outstanding, &dead));
-        // Our decoder takes no row with an expiry (I8): one that had it would have failed the reads above.
-        let outstanding: Vec<(RowKey, bool)> = outstanding.into_iter().map(|key| (key, false)).collect();
         violations.extend(self.ledger.close(SystemClock::new().now().wall, &outstanding, &dead));
         Ok(violations)
     }

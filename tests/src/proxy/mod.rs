@@ -27,8 +27,8 @@
 //!   client gives up, dies or is frozen meanwhile, as a packet in flight would.
 //! - Faults are chosen in the order in which requests arrived. A placed fault goes before the dice, and of several placed
 //!   ones that meet a request the one placed first is taken; the dice is thrown once for each request.
-//! - With a [`Tap`], requests of every proxy that shares it are applied one after another, and the tap sees each with its
-//!   true reply, in that order, before the client sees anything.
+//! - With a [`Tap`], writes through every proxy that shares it are applied one after another, and the tap sees each with its
+//!   true reply, in that order, before the client sees anything. Reads pass by it.
 //!
 //! What must stay out: what the traffic means, and TLS.
 
@@ -83,6 +83,12 @@ impl Arrived {
         let target = head.headers.get("x-amz-target").and_then(|target| target.to_str().ok()).unwrap_or_default();
         let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
         Ok(Self { operation, body, target: target.to_owned(), head })
+    }
+
+    /// Is it anything but a read?
+    fn may_write(&self) -> bool {
+        let reads = ["Get", "BatchGet", "Query", "Scan", "Describe", "List"];
+        !reads.iter().any(|read| self.operation.starts_with(read))
     }
 
     /// The body as JSON; null where it is none.
@@ -301,7 +307,9 @@ async fn apply(
 ) -> Result<Response<Bytes>, Cut> {
     let forwarding = tokio::spawn(async move {
         tokio::time::sleep(delay).await;
-        let Some(tap) = &shared.tap else { return shared.upstream.send(&request).await };
+        let Some(tap) = shared.tap.as_ref().filter(|_| request.may_write()) else {
+            return shared.upstream.send(&request).await;
+        };
         let turn = tap.turn().await;
         let reply = shared.upstream.send(&request).await?;
         tap.show(

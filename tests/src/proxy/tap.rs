@@ -1,4 +1,4 @@
-//! Somebody who sees everything that was applied, in the order in which it was.
+//! Somebody who sees every write that was applied, in the order in which it was.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use super::{Fault, locked};
 
-/// A request that was applied, or refused, by the service itself.
+/// A write that the service itself applied or refused.
 #[derive(Debug, Clone, Copy)]
 pub struct Exchange<'a> {
     /// The name of the proxy.
@@ -23,7 +23,7 @@ pub struct Exchange<'a> {
     pub fault: Option<&'a Fault>,
 }
 
-/// A tap on one proxy or several. While one is set, requests are applied one after another.
+/// A tap on one proxy or several. While one is set, writes are applied one after another.
 pub struct Tap {
     order: tokio::sync::Mutex<()>,
     faults: Mutex<BTreeMap<&'static str, u64>>,
@@ -36,7 +36,7 @@ impl fmt::Debug for Tap {
     }
 }
 
-/// The right to apply the next request.
+/// The right to apply the next write.
 pub(super) struct Turn<'a>(#[expect(dead_code, reason = "held, never read")] tokio::sync::MutexGuard<'a, ()>);
 
 impl Tap {
@@ -45,7 +45,7 @@ impl Tap {
         Self { order: tokio::sync::Mutex::new(()), faults: Mutex::default(), see: Box::new(see) }
     }
 
-    /// Waits until no other request is being applied.
+    /// Waits until no other write is being applied.
     pub(super) async fn turn(&self) -> Turn<'_> {
         Turn(self.order.lock().await)
     }
@@ -66,7 +66,7 @@ impl Tap {
         locked(&self.faults).clone()
     }
 
-    /// Runs `work` while no request is being applied: what it reads of the service agrees with what was seen.
+    /// Runs `work` while no write is being applied: what it reads of the service agrees with what was seen.
     pub async fn quiet<T>(&self, work: impl Future<Output = T>) -> T {
         let _turn = self.turn().await;
         work.await
