@@ -239,10 +239,10 @@ impl Audit {
         match self.rows.get_mut(key) {
             Some(row) if row.state == from => {
                 row.state = to;
-                if from == State::Outstanding {
-                    if let Some(order) = &mut self.order {
-                        order.ended(&row.ordering_key, key);
-                    }
+                if from == State::Outstanding
+                    && let Some(order) = &mut self.order
+                {
+                    order.ended(&row.ordering_key, key);
                 }
             }
             Some(row) => {

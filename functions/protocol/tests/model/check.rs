@@ -14,7 +14,7 @@ use crate::world::World;
 /// Both cores of a build machine.
 const THREADS: usize = 2;
 /// States after which a model counts as too large. No model comes near: one that is cut off fails.
-const STATES_MAX_CI: usize = 5_000_000;
+const STATES_MAX_CI: usize = 20_000_000;
 const STATES_MAX_SOAK: usize = 100_000_000;
 
 /// Explores everything within `bounds`. Fails where a rule is broken, with the way there, and where an end was not reached.

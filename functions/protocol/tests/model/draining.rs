@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use fencepost_protocol::body::QueueEntry;
 use fencepost_protocol::drain::{
-    Burial, CallTerms, ChangeAnswer, Choice, ClaimAnswer, ClaimedRow, Committing, Counts, DrainRequest, HandBack, Notes,
+    Burial, CallTerms, Choice, ClaimAnswer, ClaimedRow, Committing, Counts, DrainRequest, HandBack, Notes,
     PERMANENT_CODES, Permit, QueueRefusal, QueueReply, Reread, Sending, SettledClaim, ShardState, Stop, after_claims,
-    choose, commits, confirm, may_claim, may_send, permit, tokens_above, tombstone_ids, tombstones,
+    choose, commits, confirm, may_claim, may_send, permit, permit_again, tokens_above, tombstone_ids,
 };
 use fencepost_protocol::failure::FailureKind;
 use fencepost_protocol::ids::{ClaimId, PayloadDigest, RowKey};
@@ -23,6 +23,8 @@ use crate::rules;
 use crate::steps::{Fate, SendFate};
 use crate::store::Write;
 use crate::world::World;
+
+mod committing;
 
 /// A drain call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -145,9 +147,9 @@ impl World {
         }
         let now = self.reading(call.who, Duration::ZERO);
         if now.monotonic.saturating_sub(call.looked_at.monotonic) >= Duration::from_secs(1) {
-            match permit(Ok(&self.store.lease), &call.terms, now) {
-                Ok(fresh) if fresh.token() == call.permit.token() => self.renew_leave(bounds, call, fresh, now),
-                _ => return Phase::Ended,
+            match permit_again(Ok(&self.store.lease), &call.permit, &call.terms, now) {
+                Ok(fresh) => self.renew_leave(bounds, call, fresh, now),
+                Err(_) => return Phase::Ended,
             }
         }
         if fate == Fate::Throttled {
@@ -172,8 +174,7 @@ impl World {
             call.first_claim = None;
         }
         let slots = rows.iter().map(|row| (row.key.position.clone(), Slot::Present((**row).clone()))).collect();
-        let (mut choice, mut notes) =
-            choose(&mut call.shard, &call.terms, &call.permit, slots, next, &claim, now);
+        let (mut choice, mut notes) = choose(&mut call.shard, &call.terms, &call.permit, slots, next, &claim, now);
         call.claim = Some(claim);
         call.claims_started = now;
         if let Some(above) = choice.above {
@@ -190,7 +191,8 @@ impl World {
 
     fn renew_leave(&self, bounds: &Bounds, call: &mut Call, permit: Permit, now: Reading) {
         call.permit = permit;
-        call.looked_at = now;
+        // Whichever clock is further on decides, over the whole call.
+        call.looked_at = Reading { wall: call.looked_at.later_of(now), ..now };
         call.deadline = self.deadline_of(bounds, call.who);
     }
 
@@ -375,107 +377,6 @@ impl World {
             SendFate::Lost | SendFate::Dropped => Err(FailureKind::TimedOut),
             _ => Ok(reply),
         }
-    }
-
-    fn write_stones(&mut self, call: &mut Call, accepted: Vec<ClaimedRow>, fate: Fate) -> Phase {
-        let now = self.reading(call.who, Duration::ZERO);
-        let mut acknowledged = Vec::new();
-        for stone in tombstones(&accepted, &call.terms, now.wall) {
-            if fate == Fate::Late {
-                self.late.push(Arc::new(Write::Stone(stone)));
-            } else if fate != Fate::Throttled {
-                self.write_stone(&stone);
-            }
-            acknowledged.push(match fate {
-                Fate::Fine | Fate::Twice | Fate::Forgotten => Ok(()),
-                Fate::Lost | Fate::Late => Err(FailureKind::TimedOut),
-                Fate::Throttled => Err(FailureKind::Throttled),
-            });
-        }
-        let mut notes = call.take_notes();
-        let proven = std::mem::take(&mut call.proven);
-        let committing = commits(accepted, &acknowledged, proven, &call.terms, &mut notes);
-        call.notes = Some(notes);
-        call.commit_next(committing)
-    }
-
-    fn make_commits(
-        &mut self,
-        call: &mut Call,
-        committing: Committing,
-        second: bool,
-        fate: Fate,
-        reached: &Reached,
-    ) -> Phase {
-        let mut answers = Vec::new();
-        for commit in &committing.commits {
-            answers.push(match fate {
-                Fate::Fine | Fate::Forgotten => Ok(self.commit(commit)),
-                Fate::Lost | Fate::Twice => {
-                    self.commit(commit);
-                    Err(FailureKind::TimedOut)
-                }
-                Fate::Late => {
-                    self.late.push(Arc::new(Write::Commit(commit.clone())));
-                    Err(FailureKind::TimedOut)
-                }
-                Fate::Throttled => Err(FailureKind::Throttled),
-            });
-        }
-        let mut notes = call.take_notes();
-        let committed = notes.counts.committed;
-        let absent = answers.iter().any(|answer| *answer == Ok(ChangeAnswer::Absent));
-        let again = committing.answered(&answers, &mut notes);
-        if second && absent && notes.counts.committed > committed {
-            reached.note(End::CommitFound);
-        }
-        match again {
-            Some(again) if !second => {
-                call.notes = Some(notes);
-                Phase::Commit { committing: again, second: true }
-            }
-            Some(again) => {
-                again.give_up(&mut notes);
-                call.notes = Some(notes);
-                Phase::Send
-            }
-            None => {
-                call.notes = Some(notes);
-                Phase::Send
-            }
-        }
-    }
-
-    /// The end of a page: what was not sent goes back, what died is buried.
-    fn put_back(&mut self, call: &mut Call, fate: Fate, reached: &Reached) -> Phase {
-        for back in std::mem::take(&mut call.back) {
-            if back.free && call.maybe_sent.contains(&back.key) {
-                self.breach(rules::FREED_A_SENT_ROW, format!("{} by instance {}", back.key, call.who));
-            }
-            match fate {
-                Fate::Late => self.late.push(Arc::new(Write::HandBack(back))),
-                Fate::Throttled => {}
-                Fate::Fine | Fate::Lost | Fate::Twice | Fate::Forgotten => {
-                    if self.hand_back(&back) == ChangeAnswer::Done {
-                        reached.note(if back.free { End::HandedBack } else { End::Kept });
-                    }
-                }
-            }
-        }
-        call.bury_next(self, fate, reached)
-    }
-
-    fn end_burial(&mut self, call: &mut Call, burial: Burial, fate: Fate, reached: &Reached) -> Phase {
-        match fate {
-            Fate::Late => self.late.push(Arc::new(Write::EndBuried(burial))),
-            Fate::Throttled => {}
-            Fate::Fine | Fate::Lost | Fate::Twice | Fate::Forgotten => {
-                if self.end_buried(&burial) == ChangeAnswer::Done {
-                    reached.note(End::Died);
-                }
-            }
-        }
-        call.bury_next(self, Fate::Fine, reached)
     }
 }
 
