@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use fencepost_protocol::drain::{
-    CallTerms, DrainAnswer, DrainRequest, Mode, NotPermitted, Permit, ShardState, Stop, permit,
+    CallTerms, DrainAnswer, DrainRequest, Mode, NotPermitted, Permit, ShardState, Stop, permit, permit_again,
 };
 use fencepost_protocol::ids::Shard;
 use fencepost_protocol::lease::LeaseRecord;
@@ -171,10 +171,7 @@ impl DrainerFunction {
         }
         let lease = self.leases.read_lease(&self.lease).await;
         let now = self.clock.now();
-        let permit = permit(lease_kind(&lease), terms, now)?;
-        if permit.token() != leave.permit.token() {
-            return Err(NotPermitted::OtherToken(permit.token()));
-        }
+        let permit = permit_again(lease_kind(&lease), &leave.permit, terms, now)?;
         *leave = Leave { permit, read_at: now };
         Ok(())
     }

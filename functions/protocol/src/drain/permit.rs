@@ -94,18 +94,24 @@ pub fn permit(
     }
 }
 
-/// Step 4: the same look again, and the token must still be that of `earlier`.
+/// The same look again later in one process, before a further page and in step 4: the token must still be that of `earlier`,
+/// and the clock goes on from there, so that a wall clock set back in between makes no deadline later.
 ///
 /// # Errors
 /// [`NotPermitted`]: hand back what was not sent.
-pub(crate) fn permit_again(
+pub fn permit_again(
     lease: Result<&Slot<LeaseRecord>, FailureKind>,
     earlier: &Permit,
     terms: &CallTerms,
     now: Reading,
 ) -> Result<Permit, NotPermitted> {
     let permit = look(lease, terms, now)?;
-    if permit.token == earlier.token { Ok(permit) } else { Err(NotPermitted::OtherToken(permit.token)) }
+    if permit.token != earlier.token {
+        return Err(NotPermitted::OtherToken(permit.token));
+    }
+    let looked_at = Reading { wall: earlier.clock(now), ..now };
+    let permit = Permit { looked_at, ..permit };
+    if permit.is_over(now) { Err(NotPermitted::PastDeadline) } else { Ok(permit) }
 }
 
 fn look(

@@ -66,6 +66,22 @@ fn a_clock_that_was_set_back_lengthens_nothing() {
 }
 
 #[test]
+fn a_later_look_does_not_forget_the_time_that_has_passed() {
+    let (terms, _) = start(false);
+    let first = permit_of(&terms, 7);
+    let again = |now| permit_again(Ok(&Slot::Present(lease(7))), &first, &terms, now);
+    let set_back = |monotonic_ms| Reading { wall: at(1_000), monotonic: Duration::from_millis(monotonic_ms) };
+    let second = again(set_back(200_000)).unwrap();
+    assert!(second.is_over(set_back(299_500)), "299.5s after the first look, whatever the wall clock shows");
+    assert!(!second.is_over(set_back(299_499)));
+    assert_eq!(again(set_back(299_500)), Err(NotPermitted::PastDeadline));
+    assert_eq!(
+        permit_again(Ok(&Slot::Present(lease(8))), &first, &terms, reading(0)),
+        Err(NotPermitted::OtherToken(token(8)))
+    );
+}
+
+#[test]
 fn a_takeover_is_permitted_under_its_own_token_only() {
     let (terms, _) = begin(request(Mode::Takeover { token: token(7), cut: Cut::at(at(0)) }), false);
     assert!(permit(Ok(&Slot::Present(lease(7))), &terms, reading(0)).is_ok());
