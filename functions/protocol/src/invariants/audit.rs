@@ -130,7 +130,9 @@ impl Audit {
                 self.in_order(|order| order.stored(&ordering_key, &key));
                 self.rows.insert(key, Row { digest, stamp, state: State::Outstanding, ordering_key });
             }
-            Observation::PageRead { claim, pass, after, .. } => self.in_order(|order| order.page_read(claim, pass, after)),
+            Observation::PageRead { claim, pass, after, .. } => {
+                self.in_order(|order| order.page_read(claim, pass, after));
+            }
             Observation::Claimed { key, claim, token, decided_at, deadline } => {
                 self.in_time("claim", &key, decided_at, deadline);
                 self.in_order(|order| order.claimed(claim));

@@ -69,13 +69,7 @@ fn drain_ordered() {
         whole_ticks: true,
         kinds: &[Fault::Refuse, Fault::Throttle, Fault::LostReply, Fault::Die],
         faults: either(1, 2),
-        drains: Some(Drains {
-            messages: 3,
-            ordered: true,
-            calls: 3,
-            at_once: 2,
-            ..Drains::PLAIN
-        }),
+        drains: Some(Drains { messages: 3, ordered: true, calls: 3, at_once: 2, ..Drains::PLAIN }),
         ends: &[End::Committed, End::KeyBlocked, End::HandedBack, End::StaleReclaim],
         ..Bounds::new("drain_ordered", cast(&["a1"]), 0)
     });

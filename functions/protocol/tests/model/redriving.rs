@@ -42,12 +42,10 @@ impl World {
                 match fate {
                     Fate::Late => self.late.push(Arc::new(Write::DeleteDead { key, redriven })),
                     Fate::Throttled => {}
-                    Fate::Fine | Fate::Lost | Fate::Twice | Fate::Forgotten => {
-                        match self.delete_dead(&key, redriven) {
-                            ChangeAnswer::Fenced(_) => reached.note(End::LateRedrive),
-                            ChangeAnswer::Done | ChangeAnswer::Absent => {}
-                        }
-                    }
+                    Fate::Fine | Fate::Lost | Fate::Twice | Fate::Forgotten => match self.delete_dead(&key, redriven) {
+                        ChangeAnswer::Fenced(_) => reached.note(End::LateRedrive),
+                        ChangeAnswer::Done | ChangeAnswer::Absent => {}
+                    },
                 }
                 None
             }

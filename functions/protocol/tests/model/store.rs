@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fencepost_protocol::drain::{Burial, ChangeAnswer, Claim, ClaimAnswer, Commit, HandBack, Redrive};
+use fencepost_protocol::ids::Stamp;
 use fencepost_protocol::ids::{AttemptId, ClaimId, FencingToken, MessageId, PayloadDigest, RowKey};
 use fencepost_protocol::invariants::Observation;
-use fencepost_protocol::lease::{Evidence, FenceRaise, InstanceRecord, LeaseRecord, LeaseWrite, Purpose, Rules, Standing};
-use fencepost_protocol::ids::Stamp;
+use fencepost_protocol::lease::{
+    Evidence, FenceRaise, InstanceRecord, LeaseRecord, LeaseWrite, Purpose, Rules, Standing,
+};
 use fencepost_protocol::outbox::{DeadRow, Fence, OutboxRow, Slot, Status, Tombstone};
 use fencepost_protocol::time::Timestamp;
 
@@ -197,7 +199,8 @@ impl World {
     /// Condition: status, claim, attempts and life as seen, stamp not above the claimer's token.
     pub(crate) fn claim(&mut self, claim: &Claim, decided_at: Timestamp, deadline: Timestamp) -> ClaimAnswer {
         let Some(row) = self.store.rows.get(&claim.key) else { return ClaimAnswer::Refused(Slot::Absent) };
-        let as_seen = (&row.status, row.attempts, row.redriven) == (&claim.seen, claim.seen_attempts, claim.seen_redriven);
+        let as_seen =
+            (&row.status, row.attempts, row.redriven) == (&claim.seen, claim.seen_attempts, claim.seen_redriven);
         if !as_seen || row.stamp.is_above(claim.token) {
             return ClaimAnswer::Refused(Slot::Present((**row).clone()));
         }

@@ -106,7 +106,9 @@ impl World {
         };
         let needs = needs(rules, &input);
         let in_flight = needs.heads.then(|| self.in_flight(&input));
-        let fence = needs.fence.then(|| self.store.fence.as_ref().map_or(Slot::Absent, |fence| Slot::Present((**fence).clone())));
+        let fence = needs
+            .fence
+            .then(|| self.store.fence.as_ref().map_or(Slot::Absent, |fence| Slot::Present((**fence).clone())));
         let input = Input { fence, in_flight, ..input };
         let carried = self.hosts[look.who].carried;
         let tick = Ticking { who: look.who, ahead, input, carried, raised: false };
@@ -217,22 +219,26 @@ impl World {
         }
     }
 
-    fn conclude(&mut self, bounds: &Bounds, tick: &Ticking, outcome: &LeaseOutcome, remembers: bool, reached: &Reached) {
+    fn conclude(
+        &mut self,
+        bounds: &Bounds,
+        tick: &Ticking,
+        outcome: &LeaseOutcome,
+        remembers: bool,
+        reached: &Reached,
+    ) {
         let rules = &bounds.cast[tick.who];
         let decision = decide(rules, &tick.input);
         let now = tick.input.before.later_of(self.reading(tick.who, tick.ahead));
-        let verified = must_verify(rules, &decision, &tick.input, outcome, now).then(|| Ok((*self.store.lease).clone()));
-        let conclusion =
-            conclude(rules, &tick.input, &tick.carried, &decision, outcome, verified.as_ref(), now);
+        let verified =
+            must_verify(rules, &decision, &tick.input, outcome, now).then(|| Ok((*self.store.lease).clone()));
+        let conclusion = conclude(rules, &tick.input, &tick.carried, &decision, outcome, verified.as_ref(), now);
         rules::judge_standing(self, rules, &conclusion, now);
         self.note_conclusion(rules, tick, &conclusion, outcome, now, reached);
         if let (true, Some(write)) = (remembers, &conclusion.instance_write) {
             let standing = self.store.memories[tick.who].as_ref().map_or(0, |memory| memory.generation);
             if standing == write.expected_generation {
-                let memory = Memory {
-                    generation: write.record.generation,
-                    evidence: write.record.evidence.clone(),
-                };
+                let memory = Memory { generation: write.record.generation, evidence: write.record.evidence.clone() };
                 self.store.memories[tick.who] = Some(Arc::new(memory));
             } else {
                 reached.note(End::EvidenceDiscarded);
@@ -277,16 +283,20 @@ impl World {
                     reached.note(End::NamesakeSeized);
                 }
             }
-            Purpose::Acquire(AcquiredAs::Reclaimed) => {
-                if read.is_some_and(|read| read.token.next() == Ok(write.record.token)) {
-                    reached.note(End::Reacquired);
-                }
+            Purpose::Acquire(AcquiredAs::Reclaimed)
+                if read.is_some_and(|read| read.token.next() == Ok(write.record.token)) =>
+            {
+                reached.note(End::Reacquired);
             }
             Purpose::Acquire(AcquiredAs::Acquired) if read.is_none() && write.record.token > FencingToken::FIRST => {
                 reached.note(End::AboveTheFence);
             }
             Purpose::Release(_) => {
-                let end = if matches!(tick.input.command, Command::Tick { .. }) { End::Released } else { End::ReleasedAtOnce };
+                let end = if matches!(tick.input.command, Command::Tick { .. }) {
+                    End::Released
+                } else {
+                    End::ReleasedAtOnce
+                };
                 reached.note(end);
             }
             _ => {}

@@ -61,7 +61,7 @@ impl World {
         }
         let mut notes = call.take_notes();
         let committed = notes.counts.committed;
-        let absent = answers.iter().any(|answer| *answer == Ok(ChangeAnswer::Absent));
+        let absent = answers.contains(&Ok(ChangeAnswer::Absent));
         let again = committing.answered(&answers, &mut notes);
         if second && absent && notes.counts.committed > committed {
             reached.note(End::CommitFound);
