@@ -51,8 +51,8 @@ impl Plan {
     pub fn of(seed: u64) -> Self {
         let mut chance = Chance::keyed(seed, &[1]);
         let pace = match chance.below(20) {
-            0..13 => Pace::Fast,
-            13..19 => Pace::Minute,
+            0..10 => Pace::Fast,
+            10..18 => Pace::Minute,
             _ => Pace::Durable,
         };
         let options = options(seed, pace, &mut chance);
@@ -77,7 +77,7 @@ fn options(seed: u64, pace: Pace, chance: &mut Chance) -> Options {
         options = options.regions(["east", "west", "north"]);
     }
     options = match pace {
-        Pace::Fast => options,
+        Pace::Fast => options.setting("TICK_INTERVAL", *chance.pick(&["1s", "2s", "2s"])),
         Pace::Minute => options.setting("PROFILE", "durable").setting("LEASE_TTL", "60s"),
         Pace::Durable => options.setting("PROFILE", "durable"),
     };

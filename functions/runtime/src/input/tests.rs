@@ -33,7 +33,7 @@ fn a_refusal_names_the_field_by_its_path() {
         (json!([1]), "input", "no JSON object"),
         (json!({ "rows": [] }), "command", "is missing"),
         (json!({ "command": 7 }), "command", "is no text"),
-        (json!({ "command": "tkae" }), "command", "unknown variant `tkae`, expected `look` or `take`"),
+        (json!({ "command": "grab" }), "command", "unknown variant `grab`, expected `look` or `take`"),
         (json!({ "command": "" }), "command", "unknown variant"),
         (json!({ "command": "take", "rows": [] }), "input", "missing field `limit`"),
         (json!({ "command": "take", "rows": [{ "at": 1 }, { "at": "x" }], "limit": 1 }), "rows[1].at", "invalid type"),

@@ -23,6 +23,10 @@ const ROOT_SEED: u64 = 2_023;
 const SEEDS: usize = 200;
 /// Every so manieth seed runs twice.
 const TWICE_EACH: usize = 40;
+/// A line of progress comes every so many seeds.
+const PROGRESS_EACH: usize = 25;
+/// The stack of a thread.
+const STACK_BYTES: usize = 64 * 1024 * 1024;
 /// Runs that shrinking a list of faults may take.
 const SHRINK_RUNS_MAX: usize = 250;
 
@@ -137,39 +141,46 @@ fn seed_of(root: u64, index: usize) -> u64 {
 
 /// Runs seeds side by side until the end or the first failure; tells figures. Whether all was well.
 fn batch(root: u64, threads: usize, until: Until, json: bool, reach_all: bool) -> bool {
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (next, stop, unstarted) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
     let figures = Mutex::new(Figures::new(root));
     let failures: Mutex<Vec<Failure>> = Mutex::default();
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::SeqCst);
+            let over = match until {
+                Until::Count(count) => index >= count,
+                Until::Time(end) => Instant::now() >= end,
+            };
+            if over || stop.load(Ordering::SeqCst) {
+                return;
+            }
+            let seed = seed_of(root, index);
+            let report = run(seed, None);
+            if index.is_multiple_of(TWICE_EACH) && !is_same_again(&report) {
+                stop.store(true, Ordering::SeqCst);
+                lock(&failures).push(Failure::NotTheSame(seed));
+            }
+            let mut figures = lock(&figures);
+            figures.add(&report);
+            if figures.seeds.is_multiple_of(PROGRESS_EACH) {
+                say(&figures.progress());
+            }
+            drop(figures);
+            if report.first_broken().is_some() {
+                stop.store(true, Ordering::SeqCst);
+                lock(&failures).push(Failure::Broken(Box::new(report)));
+            }
+        }
+    };
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::SeqCst);
-                    let over = match until {
-                        Until::Count(count) => index >= count,
-                        Until::Time(end) => Instant::now() >= end,
-                    };
-                    if over || stop.load(Ordering::SeqCst) {
-                        return;
-                    }
-                    let seed = seed_of(root, index);
-                    let report = run(seed, None);
-                    if index.is_multiple_of(TWICE_EACH) && !is_same_again(&report) {
-                        stop.store(true, Ordering::SeqCst);
-                        lock(&failures).push(Failure::NotTheSame(seed));
-                    }
-                    let mut figures = lock(&figures);
-                    figures.add(&report);
-                    if figures.seeds.is_multiple_of(50) {
-                        say(&figures.progress());
-                    }
-                    drop(figures);
-                    if report.first_broken().is_some() {
-                        stop.store(true, Ordering::SeqCst);
-                        lock(&failures).push(Failure::Broken(Box::new(report)));
-                    }
-                }
-            });
+            // The engine of the machines' expressions asks the system for a stack of its own wherever little is left.
+            let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+            if let Err(error) = thread.spawn_scoped(scope, work) {
+                say(&format!("a thread could not be started: {error}"));
+                stop.store(true, Ordering::SeqCst);
+                unstarted.store(true, Ordering::SeqCst);
+            }
         }
     });
     let figures = figures.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +190,7 @@ fn batch(root: u64, threads: usize, until: Until, json: bool, reach_all: bool) -
         out(&figures.text());
     }
     let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let sound = failures.is_empty();
+    let sound = failures.is_empty() && !unstarted.load(Ordering::SeqCst);
     failures.into_iter().for_each(tell);
     let missing = figures.reached.missing();
     if reach_all && sound && !missing.is_empty() {
