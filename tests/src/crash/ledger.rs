@@ -149,7 +149,8 @@ impl Ledger {
         book.rows_at_end = book.audit.conservation();
         let audit = std::mem::replace(&mut book.audit, Audit::new(AuditTerms::default()));
         let judged = audit.finish(at, outstanding, dead);
-        judged.iter().map(Violation::to_string).chain(std::mem::take(&mut book.violations)).collect()
+        // What the audit finds may follow from what was seen here.
+        std::mem::take(&mut book.violations).into_iter().chain(judged.iter().map(Violation::to_string)).collect()
     }
 }
 

@@ -100,6 +100,9 @@ impl Sandbox {
             .stdout(File::create(launch.logs.join(format!("{file}.stdout")))?)
             .stderr(File::create(launch.logs.join(format!("{file}.stderr")))?)
             .kill_on_drop(true)
+            // A group of its own: should the driver itself be killed, the kernel ends what is stopped in an orphaned group
+            // (SIGHUP, SIGCONT); what runs ends by itself when the Runtime API is gone.
+            .process_group(0)
             .spawn()?;
         let (orders, taken) = mpsc::channel(1);
         let (signals, signalled) = mpsc::unbounded_channel();
