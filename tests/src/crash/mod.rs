@@ -256,9 +256,10 @@ pub async fn run(options: &Options, say: impl Fn(&str)) -> Result<Report, Failur
     };
     let mut publisher = publisher::Publisher::new(options.seed, instances.clone());
     for round in 1..=options.rounds {
-        publisher.publish();
         let pause = PAUSE_MS.0 + trouble.dice.below(PAUSE_MS.1);
         tokio::time::sleep(Duration::from_millis(pause)).await;
+        // Just before, so that there is work in flight for the trouble to meet.
+        publisher.publish();
         trouble.strike().await;
         if round % 10 == 0 || round == options.rounds {
             say(&progress(round, options, &ledger, began));
