@@ -38,6 +38,8 @@ pub(crate) struct Storm {
     pub(crate) slow_ms_max: u64,
     /// May processes die?
     pub(crate) crashes: bool,
+    /// Only this call, and always with this fault: for something that fails in one way for long.
+    pub(crate) only: Option<(&'static str, CallFault)>,
 }
 
 /// How a call goes.
@@ -149,10 +151,13 @@ impl Book {
         };
         let placed = self.placed[instance].get(operation).and_then(|by_number| by_number.get(&number)).cloned();
         let drawn = || {
-            let storm = self
-                .storms
-                .iter()
-                .find(|storm| storm.from <= at && at < storm.to && storm.instance.is_none_or(|who| who == instance))?;
+            let storm = self.storms.iter().find(|storm| {
+                let fits = storm.only.as_ref().is_none_or(|(only, _)| *only == operation);
+                storm.from <= at && at < storm.to && storm.instance.is_none_or(|who| who == instance) && fits
+            })?;
+            if let Some((_, fault)) = &storm.only {
+                return Some(fault.clone());
+            }
             chance.in_thousand(storm.per_mille).then(|| draw(&mut chance, class, storm, in_process)).flatten()
         };
         let fault = placed.or_else(drawn);
@@ -231,7 +236,7 @@ fn class_of(name: &str) -> Class {
 /// A fault that fits the call.
 fn draw(chance: &mut Chance, class: Class, storm: &Storm, in_process: bool) -> Option<CallFault> {
     let slow = CallFault::Slow { ms: chance.between(50, storm.slow_ms_max.max(50)) };
-    let rows = u32::try_from(chance.next() & u64::from(u32::MAX)).unwrap_or(u32::MAX) | 1;
+    let rows = u32::try_from(chance.number() & u64::from(u32::MAX)).unwrap_or(u32::MAX) | 1;
     let mut kinds = match class {
         Class::Read => vec![CallFault::Throttled, CallFault::TimeoutBefore, CallFault::ErrorBefore, slow],
         Class::Write | Class::Start => vec![

@@ -248,9 +248,6 @@ impl Host {
         if site.options.fifo && reply["counts"]["skipped"].as_u64().is_some_and(|skipped| skipped > 0) {
             site.reach(Sometimes::KeptOrder);
         }
-        if reply["phantoms"].as_u64().is_some_and(|phantoms| phantoms > 0) {
-            site.reach(Sometimes::Phantom);
-        }
     }
 
     /// Starts an execution. It goes on when the receiver is dropped, and is gone where the receiver hears nothing.
@@ -389,7 +386,7 @@ impl InstanceResources {
             Some(CallFault::TimeoutBefore) => std::future::pending().await,
             Some(CallFault::TimeoutAfter) => {
                 drop(start());
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
             Some(CallFault::ErrorAfter) => {
                 drop(start());

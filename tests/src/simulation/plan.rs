@@ -5,10 +5,12 @@
 use std::time::Duration;
 
 use fencepost_protocol::failure::FailureKind;
+use fencepost_storage::operation;
 
 use super::act::{Act, Damage, Outage};
 use super::book::Storm;
 use super::chance::Chance;
+use super::fault::CallFault;
 use super::intake::Message;
 use super::options::Options;
 use super::time::ms;
@@ -16,6 +18,9 @@ use super::workload::workload;
 
 /// How long a random run goes on before everything is mended.
 const LENGTH: Duration = Duration::from_secs(600);
+
+/// How long it takes until a record has gone stale three times, a minute each, and some more.
+const POISON: Duration = Duration::from_secs(270);
 
 /// How patient the durations are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +82,7 @@ fn options(seed: u64, pace: Pace, chance: &mut Chance) -> Options {
         options = options.regions(["east", "west", "north"]);
     }
     options = match pace {
-        Pace::Fast => options.setting("TICK_INTERVAL", *chance.pick(&["1s", "2s", "2s"])),
+        Pace::Fast => options.setting("TICK_INTERVAL", chance.pick::<&str>(&["1s", "2s", "2s"])),
         Pace::Minute => options.setting("PROFILE", "durable").setting("LEASE_TTL", "60s"),
         Pace::Durable => options.setting("PROFILE", "durable"),
     };
@@ -91,10 +96,10 @@ fn options(seed: u64, pace: Pace, chance: &mut Chance) -> Options {
         options = options.without_stream().setting("TOPOLOGY", "home").setting("TABLE_REGION", "eu-central-1");
     }
     options = options
-        .setting("SHARDS", *chance.pick(&["1", "2", "4"]))
-        .setting("PAGE_ROWS", *chance.pick(&["4", "10", "100"]))
-        .setting("REQUEST_BYTES_MAX", *chance.pick(&["4096", "1048576", "1048576"]))
-        .setting("BACKOFF_MAX", *chance.pick(&["4s", "20s"]));
+        .setting("SHARDS", chance.pick::<&str>(&["1", "2", "4"]))
+        .setting("PAGE_ROWS", chance.pick::<&str>(&["4", "10", "100"]))
+        .setting("REQUEST_BYTES_MAX", chance.pick::<&str>(&["4096", "1048576", "1048576"]))
+        .setting("BACKOFF_MAX", chance.pick::<&str>(&["4s", "20s"]));
     if chance.in_thousand(300) {
         options = options.setting("MAX_ATTEMPTS", "2").setting("MAX_AGE", "15s");
     }
@@ -118,6 +123,9 @@ struct Trouble {
 
 impl Trouble {
     fn make(&mut self) {
+        if self.pace == Pace::Fast && self.chance.in_thousand(80) {
+            self.poison();
+        }
         let calm_ms = ms(self.pace.ttl()) * 5 / 2;
         let mut at_ms = self.chance.between(10_000, 40_000);
         let end_ms = ms(LENGTH);
@@ -127,6 +135,21 @@ impl Trouble {
             let calm = if self.chance.in_thousand(600) { calm_ms } else { 5_000 };
             at_ms += length_ms + self.chance.between(calm, calm + 20_000);
         }
+    }
+
+    /// For minutes every drainer dies in the middle of its send.
+    fn poison(&mut self) {
+        let from = Duration::from_millis(self.chance.between(60_000, 200_000));
+        let storm = Storm {
+            from,
+            to: from + POISON,
+            per_mille: 1_000,
+            instance: None,
+            slow_ms_max: 0,
+            crashes: true,
+            only: Some((operation::SEND, CallFault::CrashBefore)),
+        };
+        self.storms.insert(0, storm);
     }
 
     /// A time of trouble: a storm, a few acts, or both.
@@ -144,6 +167,7 @@ impl Trouble {
                 instance,
                 slow_ms_max: ms(self.pace.ttl()) * 4 / 5,
                 crashes: self.chance.in_thousand(700),
+                only: None,
             };
             self.storms.push(storm);
         }
@@ -165,7 +189,7 @@ impl Trouble {
     fn mishap(&mut self, at: u64) {
         let (instance, ttl) = (self.region(), ms(self.pace.ttl()));
         let for_ms = self.chance.between(500, ttl * 2);
-        match self.chance.below(24) {
+        match self.chance.below(25) {
             0..4 => {
                 self.push(at, Act::Kill { instance: instance.clone() });
                 self.push(at + for_ms, Act::Start { instance });
@@ -194,12 +218,22 @@ impl Trouble {
             }
             21 => self.table(at),
             22 => self.damage(at, for_ms),
+            23 => self.takeover_into_an_outage(at, instance),
             _ => {
-                let row = self.chance.next();
+                let row = self.chance.number();
                 self.push(at, Act::DamageRow { row });
                 self.push(at + for_ms, Act::RepairRows);
             }
         }
+    }
+
+    /// The leader is gone, and so is the queue when its successor takes over.
+    fn takeover_into_an_outage(&mut self, at: u64, instance: String) {
+        let (ttl, failure) = (ms(self.pace.ttl()), FailureKind::Unavailable);
+        self.push(at, Act::Begin { outage: Outage::Queue, instance: None, failure });
+        self.push(at + 3_000, Act::Kill { instance: instance.clone() });
+        self.push(at + 3_000 + ttl * 2, Act::Start { instance });
+        self.push(at + 100_000 + ttl * 2, Act::End { outage: Outage::Queue, instance: None });
     }
 
     fn clock(&mut self, at: u64, for_ms: u64, instance: String) {

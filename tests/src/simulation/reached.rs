@@ -77,14 +77,10 @@ sometimes! {
     Dead: "dead",
     /// A dead record came back.
     Redriven: "redriven",
-    /// A dead row stood beside a live or committed record.
-    Phantom: "phantom",
     /// One event delivered twice was one record.
     DuplicateEvent: "duplicate event",
     /// A message came through the failure queue.
     Recovered: "recovered through the failure queue",
-    /// A row bore a token above the lease's.
-    TokenRegression: "token regression",
     /// A damaged row was left alone.
     Held: "held",
     /// A lease row or fence that does not decode was left alone.

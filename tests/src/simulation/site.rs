@@ -252,8 +252,11 @@ impl Site {
 
     /// Keeps a copy of the lease table.
     pub(crate) fn copy_lease_table(&self) {
-        let items = self.server.tables.dump(Table::Lease);
-        self.by_hand().copies.push((self.now(), items));
+        let mut by_hand = self.by_hand();
+        // What a hand has damaged is no copy to go back to.
+        if by_hand.lease.is_none() {
+            by_hand.copies.push((self.now(), self.server.tables.dump(Table::Lease)));
+        }
     }
 }
 

@@ -21,6 +21,9 @@ use super::world::World;
 /// How long everything may take to drain once nothing is wrong any more: retries of ingest, a stale wait, a takeover's tries.
 const QUIET_MAX: Duration = Duration::from_secs(40 * 60);
 
+/// How many of the rows that did not drain are named.
+const LEFT_SHOWN_MAX: usize = 10;
+
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
@@ -96,10 +99,9 @@ impl World {
         let delivered = self.queue().len();
         let published = self.published().len();
         let risk = self.metric_sum(Metric::DuplicateRisk);
-        let (regression, held) = (self.metric_sum(Metric::TokenRegression), self.metric_sum(Metric::Held));
+        let held = self.metric_sum(Metric::Held);
         let mut observer = self.site.observer();
         observer.reached.add(Sometimes::DuplicateRisk, u64::from(risk > 0.0));
-        observer.reached.add(Sometimes::TokenRegression, u64::from(regression > 0.0));
         observer.reached.add(Sometimes::Held, u64::from(held > 0.0));
         for (rule, what) in problems {
             observer.break_rule(at, rule, what);
@@ -138,7 +140,7 @@ impl World {
         }
         if drained_after.is_none() {
             let open = self.site.ledger().open();
-            let left: Vec<String> = self.outstanding().iter().map(describe).collect();
+            let left: Vec<String> = self.outstanding().iter().take(LEFT_SHOWN_MAX).map(describe).collect();
             problems
                 .push(("drain", format!("{open} messages unacknowledged, outstanding after all: {}", left.join(", "))));
         }
@@ -163,7 +165,7 @@ impl World {
             match decode_body(format, &entry.body, &entry.attributes).map(|payload| PayloadDigest::of(&payload)) {
                 Err(malformed) => problems.push(("body", format!("{id} does not decode: {malformed}"))),
                 Ok(_) if known.is_empty() => {
-                    problems.push(("ledger", format!("{id} was delivered and never published")))
+                    problems.push(("ledger", format!("{id} was delivered and never published")));
                 }
                 Ok(digest) if !known.contains(&&digest) => {
                     problems.push(("ledger", format!("{id} was delivered with other bytes")));

@@ -46,7 +46,7 @@ fn message(chance: &mut Chance, device: u64) -> Message {
 
 fn payload(chance: &mut Chance) -> Vec<u8> {
     let bytes = |chance: &mut Chance, count: u64| -> Vec<u8> {
-        (0..count).map(|_| u8::try_from(chance.next() & 0xff).unwrap_or(0)).collect()
+        (0..count).map(|_| u8::try_from(chance.number() & 0xff).unwrap_or(0)).collect()
     };
     match chance.below(100) {
         // Equal payloads are many messages.
