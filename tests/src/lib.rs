@@ -4,7 +4,7 @@
 //! [`proxy`] spoils the traffic between the real SDK clients and the embedded services.
 //! The checks of the repository itself (tests/repository) use nothing of it.
 
-#![expect(clippy::expect_used, reason = "a harness that cannot be built is a failed test")]
+#![expect(clippy::expect_used, clippy::panic, reason = "a harness that cannot be built is a failed test")]
 
 pub mod crash;
 pub mod harness;

@@ -136,7 +136,7 @@ fn fresh_root() -> u64 {
 
 fn seed_of(root: u64, index: usize) -> u64 {
     // Short enough to be typed again.
-    Chance::keyed(root, &[u64::try_from(index).unwrap_or(u64::MAX)]).next() >> 24
+    Chance::keyed(root, &[u64::try_from(index).unwrap_or(u64::MAX)]).number() >> 24
 }
 
 /// Runs seeds side by side until the end or the first failure; tells figures. Whether all was well.
