@@ -57,6 +57,9 @@ struct Batch {
     /// Do not fail for what was never reached: for fewer seeds than the profile's.
     #[arg(long)]
     reach_anything: bool,
+    /// Do not look for the few faults that are enough to fail: for whoever only asks whether a run fails.
+    #[arg(long)]
+    no_shrink: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -109,11 +112,12 @@ fn main() -> ExitCode {
 fn carry_out(simulate: Simulate) -> Result<bool, String> {
     match simulate.command {
         None => {
-            let Batch { seeds, root, threads, json, reach_anything } = simulate.batch;
+            let Batch { seeds, root, threads, json, reach_anything, no_shrink } = simulate.batch;
             if seeds == 0 || threads == 0 {
                 return Err("--seeds and --threads must be 1 or more".to_owned());
             }
-            Ok(batch(root, threads, Until::Count(seeds), json, !reach_anything))
+            let runs_max = if no_shrink { 0 } else { SHRINK_RUNS_MAX };
+            Ok(batch(root, threads, Until::Count(seeds), json, !reach_anything, runs_max))
         }
         Some(Command::Soak { minutes, root, threads, json }) => {
             if threads == 0 {
@@ -122,7 +126,7 @@ fn carry_out(simulate: Simulate) -> Result<bool, String> {
             let root = root.unwrap_or_else(fresh_root);
             say(&format!("soak: root seed {root}, {minutes} minutes"));
             let until = Until::Time(Instant::now() + Duration::from_secs(minutes * 60));
-            Ok(batch(root, threads, until, json, false))
+            Ok(batch(root, threads, until, json, false, SHRINK_RUNS_MAX))
         }
         Some(Command::Replay { seed, faults }) => replay(seed, faults),
     }
@@ -140,7 +144,7 @@ fn seed_of(root: u64, index: usize) -> u64 {
 }
 
 /// Runs seeds side by side until the end or the first failure; tells figures. Whether all was well.
-fn batch(root: u64, threads: usize, until: Until, json: bool, reach_all: bool) -> bool {
+fn batch(root: u64, threads: usize, until: Until, json: bool, reach_all: bool, shrink_runs_max: usize) -> bool {
     let (next, stop, unstarted) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
     let figures = Mutex::new(Figures::new(root));
     let failures: Mutex<Vec<Failure>> = Mutex::default();
@@ -191,7 +195,7 @@ fn batch(root: u64, threads: usize, until: Until, json: bool, reach_all: bool) -
     }
     let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     let sound = failures.is_empty() && !unstarted.load(Ordering::SeqCst);
-    failures.into_iter().for_each(tell);
+    failures.into_iter().for_each(|failure| tell(failure, shrink_runs_max));
     let missing = figures.reached.missing();
     if reach_all && sound && !missing.is_empty() {
         let names: Vec<&str> = missing.iter().map(|what| what.name()).collect();
@@ -213,7 +217,7 @@ fn is_same_again(report: &Report) -> bool {
     again.history == report.history && again.met == report.met
 }
 
-fn tell(failure: Failure) {
+fn tell(failure: Failure, shrink_runs_max: usize) {
     match failure {
         Failure::NotTheSame(seed) => say(&format!("seed {seed} did not make the same history twice")),
         Failure::Broken(report) => {
@@ -221,7 +225,10 @@ fn tell(failure: Failure) {
             say(&format!("seed {seed} broke a rule after {} faults:", report.met.len()));
             report.verdict.broken.iter().take(5).for_each(|broken| say(&format!("  {broken}")));
             say(&format!("replay it: tests/run simulate replay --seed {seed}"));
-            let (faults, smallest) = shrink(*report, SHRINK_RUNS_MAX, |left| say(&format!("  {left} faults are left")));
+            if shrink_runs_max == 0 {
+                return;
+            }
+            let (faults, smallest) = shrink(*report, shrink_runs_max, |left| say(&format!("  {left} faults are left")));
             say(&format!("{} faults are enough:", faults.len()));
             faults.iter().for_each(|fault| out(&fault.to_string()));
             smallest.verdict.broken.iter().take(5).for_each(|broken| say(&format!("  {broken}")));
