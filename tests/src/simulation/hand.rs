@@ -193,7 +193,15 @@ impl Site {
                 }
             }
             Act::RepairRows => {
-                std::mem::take(&mut by_hand.rows).into_values().for_each(|item| plant(self, Table::Outbox, item));
+                for (key, original) in std::mem::take(&mut by_hand.rows) {
+                    // A drainer that held the row may have ended it meanwhile: then there is nothing to repair.
+                    if let (Some(mut standing), Some(schema)) =
+                        (tables.remove(Table::Outbox, &key), original.get(SCHEMA_ATTRIBUTE))
+                    {
+                        standing.insert(SCHEMA_ATTRIBUTE.to_owned(), schema.clone());
+                        plant(self, Table::Outbox, standing);
+                    }
+                }
             }
             Act::ForgetDeduplication => self.server.queue.forget_deduplication(),
             _ => {}

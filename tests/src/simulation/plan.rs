@@ -56,8 +56,8 @@ impl Plan {
     pub fn of(seed: u64) -> Self {
         let mut chance = Chance::keyed(seed, &[1]);
         let pace = match chance.below(20) {
-            0..10 => Pace::Fast,
-            10..18 => Pace::Minute,
+            0..8 => Pace::Fast,
+            8..18 => Pace::Minute,
             _ => Pace::Durable,
         };
         let options = options(seed, pace, &mut chance);

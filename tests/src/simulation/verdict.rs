@@ -119,7 +119,10 @@ impl World {
 
     /// The keys of everything outstanding, damaged rows too.
     fn keys(&self) -> Vec<RowKey> {
-        let by_hand: Vec<_> = self.site.by_hand().rows.values().cloned().collect();
+        let standing = self.tables().dump(Table::Outbox);
+        let stands = |key: &_| standing.iter().any(|item| Table::Outbox.key_of(item).as_ref() == Some(key));
+        let damaged = self.site.by_hand().rows.clone();
+        let by_hand: Vec<_> = damaged.into_iter().filter(|(key, _)| stands(key)).map(|(_, item)| item).collect();
         let hidden = by_hand.iter().filter_map(|item| fencepost_storage::records::outstanding::decode(item).ok());
         self.rows().into_iter().chain(hidden).map(|row| row.key).collect()
     }
