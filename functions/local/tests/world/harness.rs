@@ -12,7 +12,7 @@ use fencepost_runtime::clock::SystemClock;
 use rumqttc::{AsyncClient, Event, Incoming, MqttOptions, QoS};
 
 /// No test waits longer for anything.
-const LIMIT: Duration = Duration::from_secs(25);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What was told, with the moment.
 #[derive(Debug, Clone, Default)]
