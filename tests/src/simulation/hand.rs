@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use fencepost_protocol::outbox::Slot;
 use fencepost_runtime::settings::Function;
 use fencepost_storage::item::{Item, Value as Attribute};
 use fencepost_storage::records::{SCHEMA_ATTRIBUTE, Table, fence, lease, outstanding};
@@ -159,7 +160,8 @@ impl Site {
                 }
             }
             Act::RepairLease => {
-                if let Some(item) = by_hand.lease.take() {
+                let is_damaged = matches!(self.server.lease(&self.lease), Slot::Damaged(_));
+                if let Some(item) = by_hand.lease.take().filter(|_| is_damaged) {
                     plant(self, Table::Lease, item);
                 }
             }

@@ -157,9 +157,11 @@ impl Observer {
             return None;
         }
         if let Some(owner) = &record.owner {
+            // A write in flight may overwrite a row that a hand has damaged meanwhile: a renewal stays one.
+            let is_new = record.renewal == 0 || !self.held.contains_key(&record.token);
             let held = Held { confirmed_at: record.confirmed_at, lease_ttl: record.lease_ttl };
             self.held.insert(record.token, held);
-            if before.is_none_or(|before| before.token != record.token || before.owner.is_none()) {
+            if is_new && before.is_none_or(|before| before.token != record.token || before.owner.is_none()) {
                 self.observe(at, Observation::Acquired { token: record.token, owner: owner.clone() });
                 let slow = self.leadership.acquired(at, caller.entered, before, record);
                 if let Some((rule, what)) = slow {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fencepost_protocol::body::{MESSAGE_ID, QueueEntry, attribute};
 use fencepost_protocol::ids::{LeaseName, RowKey};
+use fencepost_protocol::outbox::Slot;
 use fencepost_storage::item::{Item, Key};
 use fencepost_storage::memory::QueueKind;
 use fencepost_storage::operation;
@@ -221,10 +222,7 @@ impl Site {
         let now = self.now();
         let lease = self.server.lease(&self.lease);
         let row = lease.present();
-        let damaged = {
-            let by_hand = self.by_hand();
-            by_hand.lease.is_some() || by_hand.fence.is_some()
-        };
+        let damaged = matches!(lease, Slot::Damaged(_)) || self.by_hand().fence.is_some();
         let able = |host: &Arc<Host>| {
             let identity = &host.settings.identity;
             let since = host.healthy_since(self)?;
