@@ -21,7 +21,7 @@ use fencepost_runtime::clock::{Clock, ManualClock};
 use fencepost_runtime::failure::FunctionError;
 use fencepost_runtime::ids::SeededIds;
 use fencepost_runtime::lambda::Limit;
-use fencepost_runtime::settings::{Function, Settings};
+use fencepost_runtime::settings::Settings;
 use fencepost_runtime::telemetry::{CollectedMetrics, Metric};
 use fencepost_runtime::wiring::{Edge, Stores};
 use fencepost_storage::item::{Item, Value as Attribute};
@@ -31,7 +31,7 @@ use fencepost_storage::memory::{
 };
 use fencepost_storage::records::Table;
 use fencepost_storage::{LeaseStore, Outbox, Queue, StoreError, WriteAnswer};
-use fencepost_tests::harness::{START, rule_event};
+use fencepost_tests::harness::{START, rule_event, settings};
 use serde_json::{Value, json};
 
 /// Settings that win over the laboratory's own.
@@ -43,24 +43,6 @@ const SHARDS: [&str; 2] = ["telemetry#0000", "telemetry#0001"];
 /// The group that every case is about.
 pub(crate) fn group() -> LeaseName {
     LeaseName::new("telemetry").unwrap()
-}
-
-/// Settings of instance `name`, profile `fast`, two shards.
-pub(crate) fn settings(name: &str, extra: Extra<'_>) -> Settings {
-    let defaults = [
-        ("FENCEPOST_LEASE", "telemetry"),
-        ("FENCEPOST_INSTANCE", name),
-        ("FENCEPOST_STACK", name),
-        ("FENCEPOST_PROFILE", "fast"),
-        ("FENCEPOST_SHARDS", "2"),
-        ("FENCEPOST_LEASE_TABLE", "lease"),
-        ("FENCEPOST_OUTBOX_TABLE", "outbox"),
-        ("FENCEPOST_QUEUE_URL", "http://127.0.0.1/queue"),
-        ("FENCEPOST_TOPIC_RULE", "rule"),
-    ];
-    let kept = defaults.iter().filter(|(name, _)| !extra.iter().any(|(other, _)| other == name));
-    let pairs = kept.chain(extra).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Settings::parse(&Function::ALL, pairs).unwrap()
 }
 
 /// The tables, the queue and the true time.

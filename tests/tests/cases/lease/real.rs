@@ -11,10 +11,10 @@ use fencepost_runtime::wiring::Stores;
 use fencepost_storage::dynamodb::{TableNames, create_tables};
 use fencepost_storage::memory::{MemoryQueue, MemorySource, QueueKind};
 use fencepost_storage::{ClientOptions, Clients};
-use fencepost_tests::harness::START;
+use fencepost_tests::harness::{START, settings};
 use fencepost_tests::proxy::Proxy;
 
-use super::lab::{Extra, Process, group, settings};
+use super::lab::{Extra, Process, group};
 
 const REGION: &str = "eu-west-1";
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
