@@ -13,7 +13,7 @@ use fencepost_storage::{CallObserver, CallPolicy, ClientOptions, Clients, LeaseS
 use crate::clock::Clock;
 use crate::failure::FunctionError;
 use crate::ids::{Ids, RandomIds};
-use crate::settings::Settings;
+use crate::settings::{Settings, SettingsFaults};
 use crate::telemetry::{EmfSink, Labels, MetricSink, Metrics};
 
 /// The longest that ingest waits for the lease row that it stamps by; without one it stamps none.
@@ -85,16 +85,15 @@ impl Stores {
     }
 }
 
-/// Builds the destination's adapter; opens no connection.
+/// Builds the destination's adapter from the clients of its region; opens no connection.
 ///
 /// # Errors
-/// `SettingsInvalid` where no queue is set, `RequestInvalid` where no region is known.
-pub async fn open_queue(
+/// Where no queue is set.
+pub fn open_queue(
     settings: &Settings,
-    options: ClientOptions,
+    clients: &Clients,
     observer: Option<Arc<dyn CallObserver>>,
-) -> Result<Arc<dyn Queue>, FunctionError> {
+) -> Result<Arc<dyn Queue>, SettingsFaults> {
     let url = settings.destination()?.url.clone();
-    let clients = Clients::load(options).await?;
-    Ok(Arc::new(SqsQueue::new(&clients, url, settings.timing.send_timeout, observer)))
+    Ok(Arc::new(SqsQueue::new(clients, url, settings.timing.send_timeout, observer)))
 }

@@ -18,6 +18,7 @@ use fencepost_runtime::lambda::Limit;
 use fencepost_runtime::settings::{Function, Settings};
 use fencepost_runtime::telemetry::MetricSink;
 use fencepost_runtime::wiring::{Edge, Stores, open_queue};
+use fencepost_storage::Clients;
 use futures::FutureExt as _;
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -26,10 +27,11 @@ use tracing::Instrument as _;
 use super::bus::Bus;
 use super::counters::Counters;
 use super::event::WorldEvent;
-use super::machines::{Machine, MachineTime, RegionResources};
+use super::machines::{MachineTime, RegionResources};
 use super::site::Site;
 use super::watch::Watched;
 use crate::machine::{Execution, Outcome, TaskError};
+use crate::shipped::Machine;
 
 /// The lease function's own time limit.
 const LEASE_LIMIT: Duration = Duration::from_secs(15);
@@ -67,7 +69,7 @@ impl Region {
     pub(super) async fn cold(site: Arc<Site>, settings: &Settings) -> Result<Self, FunctionError> {
         let name = settings.identity.name.clone();
         let stores = Stores::open(settings, site.dynamodb(), None).await?;
-        let queue = open_queue(settings, site.sqs(), None).await?;
+        let queue = open_queue(settings, &Clients::load(site.sqs()).await?, None)?;
         let stores = Stores {
             leases: Arc::new(Watched::new(Arc::clone(&site), name.clone(), stores.leases)),
             outbox: Arc::new(Watched::new(Arc::clone(&site), name.clone(), stores.outbox)),
@@ -149,7 +151,7 @@ impl Region {
     }
 
     async fn run(self: Arc<Self>, machine: Machine, name: &str, input: Value) -> Outcome {
-        let definition = self.site.definitions.of(machine);
+        let definition = self.site.machines.of(machine);
         let arn = machine.arn();
         let time = MachineTime(Arc::clone(&self.site.clock));
         let resources = RegionResources(Arc::clone(&self));

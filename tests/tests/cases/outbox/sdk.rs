@@ -78,7 +78,7 @@ impl World {
         settings.store_call_timeout = Duration::from_secs(30);
         let options = |proxy: &Proxy| ClientOptions::loopback(proxy.endpoint_url(), REGION);
         let stores = Stores::open(&settings, options(&self.tables), None).await.unwrap();
-        let queue = open_queue(&settings, options(&self.queue), None).await.unwrap();
+        let queue = open_queue(&settings, &Clients::load(options(&self.queue)).await.unwrap(), None).unwrap();
         let seed = SeedOf { name, process: self.processes };
         self.processes += 1;
         let bus = Arc::new(MemoryEventBus::new());
