@@ -9,6 +9,7 @@ pub mod broker;
 mod endpoint;
 pub mod machine;
 pub mod queue;
+pub mod shipped;
 pub mod table_server;
 pub mod world;
 

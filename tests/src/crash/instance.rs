@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fencepost_local::machine::{Definition, DefinitionError, Execution, Outcome, Resources, TaskError, Time};
+use fencepost_local::machine::{Execution, Outcome, Resources, TaskError, Time};
+use fencepost_local::shipped::{Machine, Machines, function_of};
 use fencepost_runtime::clock::{Clock as _, SystemClock};
 use fencepost_runtime::settings::Function;
 use serde_json::{Value, json};
@@ -36,30 +37,6 @@ pub(super) enum Mode {
     Frozen,
     /// It has no processes and gets none.
     Down,
-}
-
-/// The shipped machines.
-pub(super) struct Machines(BTreeMap<&'static str, Definition>);
-
-impl Machines {
-    /// Parses the shipped files.
-    pub(super) fn shipped() -> Result<Self, DefinitionError> {
-        let substitutions: BTreeMap<String, String> = [
-            ("LeaseFunctionArn", "lease"),
-            ("DrainerFunctionArn", "drainer"),
-            ("TakeoverStateMachineArn", "takeover"),
-            ("EventBusName", "bus"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into();
-        let files = [
-            ("lease_cycle", include_str!("../../../statemachines/lease_cycle.asl.json")),
-            ("drain", include_str!("../../../statemachines/drain.asl.json")),
-            ("takeover", include_str!("../../../statemachines/takeover.asl.json")),
-        ];
-        let parsed = files.map(|(name, text)| Definition::parse(text, &substitutions).map(|parsed| (name, parsed)));
-        parsed.into_iter().collect::<Result<_, _>>().map(Self)
-    }
 }
 
 /// Rates at which the traffic of every process is spoilt.
@@ -216,19 +193,19 @@ impl Instance {
     }
 
     /// Starts an execution.
-    pub(super) fn execute(self: &Arc<Self>, machine: &'static str, name: String, input: Value) {
+    pub(super) fn execute(self: &Arc<Self>, machine: Machine, name: String, input: Value) {
         let instance = Arc::clone(self);
         let mut executions = locked(&self.executions);
         while executions.try_join_next().is_some() {}
         executions.spawn(async move {
             let counted = Counted::new(&instance, machine);
-            let arn = format!("arn:aws:states:eu-west-1:000000000000:stateMachine:{machine}");
-            let definition = &instance.site.machines.0[machine];
+            let definition = instance.site.machines.of(machine);
             let resources = Reach(Arc::clone(&instance));
-            let outcome = Execution::new(definition, &arn, &name, input).run(&resources, &RealTime, &()).await;
+            let outcome =
+                Execution::new(&definition, &machine.arn(), &name, input).run(&resources, &RealTime, &()).await;
             drop(counted);
             if let Outcome::Failed { error, .. } = outcome {
-                *locked(&instance.site.failed).entry(format!("{machine} {error}")).or_default() += 1;
+                *locked(&instance.site.failed).entry(format!("{} {error}", machine.name())).or_default() += 1;
             }
         });
     }
@@ -240,8 +217,8 @@ impl Instance {
         let mut was_up = true;
         loop {
             let machine = tokio::select! {
-                _ = cycles.tick() => "lease_cycle",
-                _ = drains.tick() => "drain",
+                _ = cycles.tick() => Machine::LeaseCycle,
+                _ = drains.tick() => Machine::Drain,
             };
             let up = self.mode() == Mode::Up;
             if up && !was_up {
@@ -249,7 +226,7 @@ impl Instance {
             }
             was_up = up;
             let running = self.drains.load(Ordering::SeqCst);
-            if up && (machine != "drain" || usize::try_from(running).is_ok_and(|running| running < DRAINS_MAX)) {
+            if up && (machine != Machine::Drain || usize::try_from(running).is_ok_and(|running| running < DRAINS_MAX)) {
                 number += 1;
                 self.execute(machine, format!("{}-{number}", self.name), json!({}));
             }
@@ -261,8 +238,8 @@ impl Instance {
 struct Counted(Option<Arc<Instance>>);
 
 impl Counted {
-    fn new(instance: &Arc<Instance>, machine: &str) -> Self {
-        let counted = (machine == "drain").then(|| Arc::clone(instance));
+    fn new(instance: &Arc<Instance>, machine: Machine) -> Self {
+        let counted = (machine == Machine::Drain).then(|| Arc::clone(instance));
         if let Some(instance) = &counted {
             instance.drains.fetch_add(1, Ordering::SeqCst);
         }
@@ -300,8 +277,8 @@ impl Resources for Reach {
         match resource {
             "arn:aws:states:::lambda:invoke" => {
                 let name = arguments["FunctionName"].as_str().unwrap_or_default();
-                let function = Function::ALL.into_iter().find(|function| function.as_str() == name);
-                let function = function.ok_or_else(|| TaskError::new("Lambda.ResourceNotFoundException", name))?;
+                let function =
+                    function_of(name).ok_or_else(|| TaskError::new("Lambda.ResourceNotFoundException", name))?;
                 let (instance, payload) = (Arc::clone(&self.0), arguments["Payload"].take());
                 // A task of its own: a state's time-out ends the wait for the function, not the function.
                 let call = tokio::spawn(async move { instance.invoke(function, payload).await });
@@ -317,7 +294,7 @@ impl Resources for Reach {
                 if !locked(&self.0.names).insert(name.clone()) {
                     return Err(TaskError::new("ExecutionAlreadyExists", name));
                 }
-                self.0.execute("takeover", name, arguments["Input"].take());
+                self.0.execute(Machine::Takeover, name, arguments["Input"].take());
                 Ok(json!({ "ExecutionArn": "arn", "StartDate": 0 }))
             }
             other => Err(TaskError::new("States.Runtime", format!("this world has no resource {other}"))),

@@ -28,6 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fencepost_local::queue::{QueueServer, QueueStorage};
+use fencepost_local::shipped::Machines;
 use fencepost_local::table_server::{TableServer, TableStorage};
 use fencepost_protocol::ids::RowKey;
 use fencepost_runtime::clock::{Clock as _, SystemClock};
@@ -39,7 +40,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::proxy::{Dice, Fault, Tap};
-use instance::{Instance, Machines, Rates, Site};
+use instance::{Instance, Rates, Site};
 use ledger::Ledger;
 pub use report::Report;
 use sandbox::Launch;
@@ -228,7 +229,7 @@ pub async fn run(options: &Options, say: impl Fn(&str)) -> Result<Report, Failur
         move |exchange| ledger.see(exchange)
     }));
     let site = Arc::new(Site {
-        machines: Machines::shipped()?,
+        machines: Machines::parse()?,
         tap: Arc::clone(&tap),
         rates: Mutex::new(rates()),
         seed: options.seed,

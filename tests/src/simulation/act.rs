@@ -1,9 +1,8 @@
 //! What can be done to a world at a time.
 
+use fencepost_local::shipped::Machine;
 use fencepost_protocol::failure::FailureKind;
 use serde::{Deserialize, Serialize};
-
-use super::platform::Machine;
 
 /// What an outage takes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! What a hand from outside does to a world: the acts, each carried out at once.
 
+use fencepost_local::shipped::Machine;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 
 use super::act::{Act, Damage};
 use super::fault::Fault;
-use super::platform::Machine;
 use super::region::Host;
 use super::site::Site;
 use super::time::ms;

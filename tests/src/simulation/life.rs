@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_local::machine::{Execution, Outcome, Resources, TaskError, Time};
+use fencepost_local::shipped::{Machine, function_of};
 use fencepost_runtime::clock::Clock as _;
 use fencepost_runtime::lambda::Limit;
 use fencepost_runtime::settings::Function;
@@ -17,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::book::{Asked, Course};
 use super::fault::{CallFault, platform};
 use super::invocation::Invocation;
-use super::platform::{Machine, function_of};
+use super::platform::definition;
 use super::reached::Sometimes;
 use super::region::Host;
 use super::site::Site;
@@ -287,11 +288,11 @@ impl Host {
         if machine.is_standard() {
             site.tell(self.index, format!("{} {name} starts", machine.name()));
         }
-        let definition = machine.definition();
+        let definition = definition(machine);
         let resources =
             InstanceResources { site: Arc::clone(site), host: Arc::clone(&self), execution: name.to_owned() };
         let time = MachineTime(Arc::clone(site));
-        let outcome = Execution::new(&definition, machine.arn(), name, input).run(&resources, &time, &()).await;
+        let outcome = Execution::new(&definition, &machine.arn(), name, input).run(&resources, &time, &()).await;
         match &outcome {
             Outcome::Failed { error, cause } => {
                 site.tell(self.index, format!("{} {name} fails: {error}: {cause}", machine.name()));

@@ -3,6 +3,7 @@
 //! What AWS keeps beyond a crash is kept here too: the names of Standard executions. Everything else dies with the life:
 //! executions, invocations, schedules, what a warm function remembered.
 
+use fencepost_local::shipped::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,6 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::platform::Machine;
 use super::site::Site;
 use super::time::{Gate, HostClock};
 use super::wire::Wire;

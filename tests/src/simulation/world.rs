@@ -1,5 +1,6 @@
 //! A world that a test or a run drives: time passes only in [`World::run_for`] and its kin.
 
+use fencepost_local::shipped::Machine;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,6 @@ use super::intake::Message;
 use super::ledger::Published;
 use super::observer::Broken;
 use super::options::Options;
-use super::platform::Machine;
 use super::reached::Reached;
 use super::region::Total;
 use super::site::{BusEvent, Site};

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::WorldError;
 use super::audit::count_outstanding;
 use super::counters::Counts;
-use super::machines::Machine;
 use super::regions::{InstanceState, Regions};
 use super::site::Site;
 use crate::machine::Outcome;
+use crate::shipped::Machine;
 
 /// The lease row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! Why the world could not start, or could not do what it was asked for.
 
+use crate::shipped::UnusableMachine;
 use std::path::PathBuf;
 
 use fencepost_runtime::settings::SettingsFaults;
@@ -76,6 +77,9 @@ pub enum WorldError {
         /// What happened.
         cause: String,
     },
+    /// A shipped state machine cannot be run here.
+    #[error(transparent)]
+    Machine(#[from] UnusableMachine),
     /// A defect of the world itself.
     #[error("{what}: {problem}")]
     Internal {

@@ -68,6 +68,7 @@ pub use site::TOLD;
 use crate::broker::Broker;
 use crate::endpoint;
 use crate::queue::{QueueFault, QueueServer, QueueStorage};
+use crate::shipped::{Machine, Machines};
 use crate::table_server::{StreamReader, TableServer, TableStorage};
 use audit::Contents;
 use command::Commands;
@@ -75,7 +76,6 @@ use data::DataDirectory;
 use feed::Feed;
 use history::History;
 use intake::Intake;
-use machines::{Definitions, Machine};
 use options::{LEASE_TABLE, OUTBOX_TABLE, REGION};
 use regions::Regions;
 use site::Site;
@@ -146,7 +146,7 @@ impl World {
         let site = Arc::new(Site::new(
             options.lease.clone(),
             clock,
-            Definitions::shipped()?,
+            Machines::parse()?,
             options.body_format,
             tables.endpoint_url(),
             queue.endpoint_url(),

@@ -12,11 +12,11 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use super::WorldError;
-use super::machines::Machine;
 use super::region::{InvokeError, Region};
 use super::site::Site;
 use crate::endpoint::{EndpointThread, StopSignal};
 use crate::machine::Outcome;
+use crate::shipped::Machine;
 
 /// How often the schedules start the tick loop and the drain.
 const SCHEDULE: Duration = Duration::from_secs(60);

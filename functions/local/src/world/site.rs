@@ -10,8 +10,8 @@ use fencepost_storage::ClientOptions;
 use super::counters::Counters;
 use super::event::{WorldEvent, WorldObserver};
 use super::history::History;
-use super::machines::Definitions;
 use super::options::REGION;
+use crate::shipped::Machines;
 
 /// The target of log lines whose text the observer is told as [`WorldEvent::Trouble`], too.
 pub const TOLD: &str = "fencepost_local::told";
@@ -21,7 +21,7 @@ pub(super) struct Site {
     pub(super) lease: LeaseName,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) counters: Arc<Counters>,
-    pub(super) definitions: Definitions,
+    pub(super) machines: Machines,
     pub(super) body_format: BodyFormat,
     dynamodb_url: String,
     sqs_url: String,
@@ -34,7 +34,7 @@ impl Site {
     pub(super) fn new(
         lease: LeaseName,
         clock: Arc<dyn Clock>,
-        definitions: Definitions,
+        machines: Machines,
         body_format: BodyFormat,
         dynamodb_url: String,
         sqs_url: String,
@@ -45,7 +45,7 @@ impl Site {
             lease,
             clock,
             counters: Arc::default(),
-            definitions,
+            machines,
             body_format,
             dynamodb_url,
             sqs_url,

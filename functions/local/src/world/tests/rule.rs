@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::broker::Published;
+use crate::shipped::Machines;
 use crate::world::counters::{Counters, Counts};
 use crate::world::event::{IngestOutcome, WorldEvent};
 use crate::world::failures::Failures;
 use crate::world::history::History;
-use crate::world::machines::Definitions;
 use crate::world::options::WorldOptions;
 use crate::world::process::{Door, Order};
 use crate::world::region::InvokeError;
@@ -45,7 +45,7 @@ impl Stage {
         let site = Arc::new(Site::new(
             options.lease.clone(),
             clock,
-            Definitions::shipped().unwrap(),
+            Machines::parse().unwrap(),
             options.body_format,
             String::new(),
             String::new(),
