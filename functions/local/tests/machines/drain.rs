@@ -152,6 +152,21 @@ fn a_dangerous_record_is_claimed_alone_with_its_claim_settled() {
 }
 
 #[test]
+fn a_lone_record_that_ends_its_call_keeps_no_other_and_fails_the_execution_in_the_end() {
+    let alone = |row: usize| json!({ "shard": "telemetry#0000", "position": format!("{row:013}#id") });
+    for leads_after in [true, false] {
+        let ran = drain(plan(1), |call, _| match call.payload["alone"]["position"].as_str() {
+            None => output(page(json!({ "alone": [alone(1), alone(2)] }))),
+            Some(position) if position.starts_with("0000000000001#") => error("Runtime.ExitError"),
+            Some(_) => output(page(json!({ "leading": leads_after }))),
+        });
+        let told: Vec<_> = ran.named("drainer drain").iter().map(|call| call.payload["alone"].clone()).collect();
+        assert_eq!(told, [Value::Null, alone(1), alone(2)], "the other has its own call");
+        assert_eq!(ran.error(), "Runtime.ExitError", "leading after it: {leads_after}");
+    }
+}
+
+#[test]
 fn at_most_ten_records_of_a_group_are_taken_alone() {
     let rows: Vec<_> =
         (0..30).map(|row| json!({ "shard": "telemetry#0000", "position": format!("{row:013}#id") })).collect();
