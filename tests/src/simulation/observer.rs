@@ -77,10 +77,11 @@ pub(crate) struct Observer {
 impl Observer {
     pub(crate) fn new(ordered: bool, timing: &Timing, body_format: BodyFormat) -> Self {
         let leadership = Leadership::new(timing);
-        let terms = AuditTerms { ordered, vacancy_max: Some(leadership.vacancy_max()) };
+        let keeps_tombstones = !timing.dedupe_window.is_zero();
+        let terms = AuditTerms { ordered, keeps_tombstones, vacancy_max: Some(leadership.vacancy_max()) };
         Self {
             body_format,
-            keeps_tombstones: !timing.dedupe_window.is_zero(),
+            keeps_tombstones,
             audit: Audit::new(terms),
             judged: 0,
             broken: Vec::new(),

@@ -236,7 +236,7 @@ impl EventBus for Wire {
             site.put_event(index, kind, &detail);
             Ok(())
         };
-        self.call(platform::PUT_EVENTS, CallPolicy::once(Duration::from_secs(1)), put).await
+        self.call(platform::PUT_EVENTS, CallPolicy::once(fencepost_drainer::PUT_TIMEOUT), put).await
     }
 }
 
