@@ -328,9 +328,11 @@ impl DrainAnswer {
     }
 
     /// When a woken drainer should look again inside its own time. Beside what every pass says: where order is kept, a row
-    /// behind a claim of somebody else in flight is woken by nothing when that claim ends.
+    /// behind a claim of somebody else in flight is woken by nothing when that claim ends. A pass that something stopped
+    /// hurries for no claim: it may be its own, kept to age.
     pub fn wake_again_after(&self, ordered: bool) -> Option<Duration> {
-        let behind_a_claim = (ordered && self.leading && !self.unsettled.is_empty()).then_some(AGAIN_SOON);
+        let in_flight = !self.unsettled.is_empty() && self.stopped_by.is_none();
+        let behind_a_claim = (ordered && self.leading && in_flight).then_some(AGAIN_SOON);
         let told = self.again_after_seconds.map(Duration::from_secs);
         [told, behind_a_claim].into_iter().flatten().min()
     }

@@ -151,3 +151,20 @@ fn fields_of(event: &str) -> serde_json::Value {
     assert!(event.as_object_mut().unwrap().remove("command").is_some(), "a sample names its command");
     event
 }
+
+#[test]
+fn a_woken_drainer_hurries_for_a_claim_in_flight_but_not_after_a_failure() {
+    let claim = Unsettled { key: row("a", 40, "a1").key, claim: claim_id("other"), token: token(7).into() };
+    let answer = |stopped_by: Option<&str>| DrainAnswer {
+        leading: true,
+        unsettled: vec![claim.clone()],
+        stopped_by: stopped_by.map(str::to_owned),
+        again_after_seconds: stopped_by.map(|_| 10),
+        ..DrainAnswer::refused()
+    };
+    let seconds = Duration::from_secs;
+    assert_eq!(answer(None).wake_again_after(true), Some(seconds(1)));
+    assert_eq!(answer(None).wake_again_after(false), None, "without order nothing stands behind it");
+    assert_eq!(answer(Some("queue")).wake_again_after(true), Some(seconds(10)));
+    assert_eq!(DrainAnswer { leading: false, ..answer(None) }.wake_again_after(true), None);
+}

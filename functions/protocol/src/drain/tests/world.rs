@@ -57,7 +57,7 @@ struct World {
 
 impl World {
     fn new(seed: u64, ordered: bool, frozen: bool) -> Self {
-        let mut audit = Audit::new(AuditTerms { ordered, vacancy_max: None });
+        let mut audit = Audit::new(AuditTerms { ordered, ..AuditTerms::default() });
         audit.observe(Observation::Acquired { token: token(1), owner: identity("east") });
         Self {
             random: seed,
