@@ -27,6 +27,6 @@ async fn build(clock: Arc<dyn Clock>) -> Result<DrainerFunction, FunctionError> 
     let stores = Stores::open(&settings, ClientOptions::default(), None).await?;
     let clients = Clients::load(ClientOptions::default()).await?;
     let queue = open_queue(&settings, &clients, None)?;
-    let bus = Arc::new(EventBridgeBus::new(&clients, settings.event_bus.as_str(), PUT_TIMEOUT, None));
+    let bus = Arc::new(EventBridgeBus::new(&clients, settings.event_bus.as_str(), PUT_TIMEOUT));
     Ok(DrainerFunction::new(&settings, &stores, queue, bus, Edge::in_lambda(&settings, clock))?)
 }

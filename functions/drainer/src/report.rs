@@ -8,7 +8,6 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use fencepost_protocol::failure::FailureKind;
 use fencepost_runtime::lambda::Limit;
 use fencepost_storage::{BusEvent, StoreError};
 use futures::future::{Either, select};
@@ -16,13 +15,17 @@ use futures::future::{Either, select};
 use crate::DrainerFunction;
 
 /// How long one put may take.
-pub const PUT_TIMEOUT: Duration = Duration::from_secs(1);
+pub const PUT_TIMEOUT: Duration = Duration::from_millis(900);
 /// Puts of one event at most.
 const TRIES_MAX: u32 = 3;
 /// The pause after the first failed put; it doubles.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The longest that a call is held up by its report.
+/// The longest that a call is held up by its report: every try and every pause fits.
 const REPORT_TIME_MAX: Duration = Duration::from_secs(3);
+const _: () = assert!(
+    PUT_TIMEOUT.as_millis() * TRIES_MAX as u128 + PAUSE.as_millis() * ((1 << (TRIES_MAX - 1)) - 1)
+        <= REPORT_TIME_MAX.as_millis()
+);
 
 impl DrainerFunction {
     /// Puts `event` on the bus, inside what `limit` leaves.
@@ -32,7 +35,7 @@ impl DrainerFunction {
         let problem = match select(put, over).await {
             Either::Left((Ok(()), _)) => return,
             Either::Left((Err(error), _)) => error.to_string(),
-            Either::Right(_) => format!("it did not answer in the {time:?} that the call had left for it"),
+            Either::Right(_) => format!("it did not answer in the {time:?} that there were for it"),
         };
         tracing::error!(
             event = event.detail_type,
@@ -47,7 +50,7 @@ impl DrainerFunction {
         let mut pause = PAUSE;
         for _ in 1..TRIES_MAX {
             match self.bus.put_event(event).await {
-                Err(error) if may_pass(error.kind) => {
+                Err(error) if error.kind.is_transient() => {
                     tracing::warn!(kind = error.kind.as_str(), %error, "an event is put again");
                 }
                 answered => return answered,
@@ -57,8 +60,4 @@ impl DrainerFunction {
         }
         self.bus.put_event(event).await
     }
-}
-
-const fn may_pass(kind: FailureKind) -> bool {
-    matches!(kind, FailureKind::Throttled | FailureKind::Unavailable | FailureKind::TimedOut)
 }

@@ -1,7 +1,7 @@
 //! Where the protocol's records live, and how its plans are carried out.
 //!
 //! The ports ([`LeaseStore`], [`Outbox`], [`Queue`], [`Source`], [`EventBus`]) are what handlers see. Each has an in-memory
-//! adapter, which is the reference, and an AWS adapter; one conformance suite runs over both.
+//! adapter, which is the reference, and an AWS adapter; one conformance suite runs over both (of tables and queue).
 //!
 //! Guarantees: a write happens under exactly the condition that its plan states; a lost condition is an answer that carries
 //! the row that won; a write whose reply was lost is recognised as own by its attempt or claim id; an item that does not

@@ -20,7 +20,7 @@ use crate::{CallPolicy, StoreError};
 /// One of the two calls. Nobody waits for it but a deployment.
 const CALL_TIMEOUT: Duration = Duration::from_secs(9);
 
-/// Looks at tables in DynamoDB. Builds its clients when it looks, for it is used once in the life of a process.
+/// Looks at tables in DynamoDB. Builds its clients at each look: a deployment looks, and nothing else does.
 #[derive(Debug, Clone, Default)]
 pub struct DynamoTableInspection {
     options: ClientOptions,

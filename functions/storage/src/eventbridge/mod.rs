@@ -3,7 +3,6 @@
 //! One call is one try, and one that the service answers may still have refused its only entry: that is a failure like any
 //! other here. How often to try is the caller's, which alone knows how much time it has left.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,7 +13,6 @@ use aws_sdk_eventbridge::config::timeout::TimeoutConfig;
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use fencepost_protocol::failure::FailureKind;
 
-use crate::call::{CallObserver, CallReport};
 use crate::clients::Clients;
 use crate::ports::{BusEvent, EventBus};
 use crate::{StoreError, operation, sdk_failure};
@@ -32,7 +30,6 @@ const ENTRY_REFUSED: u16 = 400;
 pub struct EventBridgeBus {
     client: Client,
     bus_name: String,
-    observer: Option<Arc<dyn CallObserver>>,
 }
 
 impl std::fmt::Debug for EventBridgeBus {
@@ -43,12 +40,7 @@ impl std::fmt::Debug for EventBridgeBus {
 
 impl EventBridgeBus {
     /// The bus `bus_name` in the clients' region; a put ends after `put_timeout`, answered or not. Opens no connection.
-    pub fn new(
-        clients: &Clients,
-        bus_name: impl Into<String>,
-        put_timeout: Duration,
-        observer: Option<Arc<dyn CallObserver>>,
-    ) -> Self {
+    pub fn new(clients: &Clients, bus_name: impl Into<String>, put_timeout: Duration) -> Self {
         let timeouts = TimeoutConfig::builder()
             .connect_timeout(put_timeout)
             .operation_timeout(put_timeout)
@@ -57,24 +49,7 @@ impl EventBridgeBus {
             .timeout_config(timeouts.build())
             .retry_config(RetryConfig::disabled())
             .build();
-        Self { client: Client::from_conf(config), bus_name: bus_name.into(), observer }
-    }
-
-    async fn put(&self, event: &BusEvent) -> Result<(), StoreError> {
-        let entry = PutEventsRequestEntry::builder()
-            .source(SOURCE)
-            .detail_type(event.detail_type)
-            .detail(&event.detail)
-            .event_bus_name(&self.bus_name)
-            .build();
-        let output = self.client.put_events().entries(entry).send().await;
-        let output = output.map_err(|error| sdk_failure::store_error(operation::PUT_EVENT, &error))?;
-        if output.failed_entry_count == 0 {
-            return Ok(());
-        }
-        let refused = output.entries.unwrap_or_default().into_iter().find(|entry| entry.error_code.is_some());
-        let (code, message) = refused.map(|entry| (entry.error_code, entry.error_message)).unwrap_or_default();
-        Err(self.refused(code.as_deref().unwrap_or("no code"), message.as_deref().unwrap_or("no message")))
+        Self { client: Client::from_conf(config), bus_name: bus_name.into() }
     }
 
     fn refused(&self, code: &str, message: &str) -> StoreError {
@@ -90,12 +65,19 @@ impl EventBridgeBus {
 #[async_trait]
 impl EventBus for EventBridgeBus {
     async fn put_event(&self, event: &BusEvent) -> Result<(), StoreError> {
-        let in_progress = self.observer.as_ref().map(|observer| observer.begin(operation::PUT_EVENT));
-        let result = self.put(event).await;
-        if let Some(in_progress) = in_progress {
-            let failure = result.as_ref().err().map(|error| error.kind);
-            in_progress.end(CallReport { capacity_units: 0.0, failure });
+        let entry = PutEventsRequestEntry::builder()
+            .source(SOURCE)
+            .detail_type(event.detail_type)
+            .detail(&event.detail)
+            .event_bus_name(&self.bus_name)
+            .build();
+        let output = self.client.put_events().entries(entry).send().await;
+        let output = output.map_err(|error| sdk_failure::store_error(operation::PUT_EVENT, &error))?;
+        if output.failed_entry_count == 0 {
+            return Ok(());
         }
-        result
+        let refused = output.entries.unwrap_or_default().into_iter().find(|entry| entry.error_code.is_some());
+        let (code, message) = refused.map(|entry| (entry.error_code, entry.error_message)).unwrap_or_default();
+        Err(self.refused(code.as_deref().unwrap_or("no code"), message.as_deref().unwrap_or("no message")))
     }
 }

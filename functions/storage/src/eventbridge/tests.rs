@@ -15,7 +15,7 @@ const OPERATION: &str = "PutEvents";
 async fn bus_of(act: Act, timeout: Duration) -> (Loopback, EventBridgeBus) {
     let stub = Loopback::start(None, move |_, _| act.clone()).await;
     let clients = clients_at(&stub.url).await;
-    (stub, EventBridgeBus::new(&clients, "alarms", timeout, None))
+    (stub, EventBridgeBus::new(&clients, "alarms", timeout))
 }
 
 async fn put(act: Act) -> (Loopback, Result<(), crate::StoreError>) {
