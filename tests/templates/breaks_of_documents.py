@@ -112,6 +112,7 @@ BREAKS = {
     ],
     "review_knows_every_call": [
         ("DrainerRole: no row names raise_fence ← drainer/src/page.rs", _rust(DRAINER, "self.queue.send(", "self.outbox.raise_fence(")),
+        ("LeaseRole, LifecycleRole: no row names inspect ← lease/src/tick.rs", _rust("functions/lease/src/tick.rs", "self.leases.read_lease(", "self.inspection.inspect(")),
         ("no row names the state Extra of redrive", lambda p: _with_state(p, "redrive", "Extra")),
         ("IngestRole: no row names read_lease ← ingest/src/stamp.rs", _without_row("| `IngestRole` | `dynamodb:GetItem` |")),
     ],

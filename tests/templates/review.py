@@ -17,7 +17,7 @@ CRATES = {"IngestRole": "ingest", "LeaseRole": "lease", "LifecycleRole": "lease"
 PLATFORM = {"logs:": "its log", "xray:": "its traces"}
 # Actions that come along with another one.
 WITH = {"kms:GenerateDataKey": "sqs:SendMessage", "kms:Decrypt": "sqs:SendMessage"}
-PORT_CALL = re.compile(r"\b(?:outbox|leases|queue|source|bus|tables)\s*\.(\w+)\(")
+PORT_CALL = re.compile(r"\b(?:outbox|leases|queue|source|bus|inspection)\s*\.(\w+)\(")
 # Resources as the review calls them.
 PLACES = {
     "LeaseTableArn": "lease table", "OutboxTableArn": "outbox", "IngestFailuresQueueArn": "queue of failures",
@@ -226,16 +226,16 @@ def review_knows_every_call(project):
         for name, state in project.states(machine)
         if state["Type"] == "Task" and not any(f"`{machine}.asl.json`" in needed and f"`{name}`" in needed for *_, needed in stated(project))
     ]
-    for role, crate in CRATES.items():
-        if role == "LifecycleRole":
-            # The lease function's code, of which it runs a part.
-            continue
-        told = {(port, path) for roles, *_, needed in stated(project) if role in roles for port, path in re.findall(r"`(\w+)` ← `([\w/.]+)`", needed)}
+    for crate in sorted(set(CRATES.values())):
+        # The lifecycle function runs a part of the lease function's code.
+        own = [role for role, runs in CRATES.items() if runs == crate]
+        needs = [needed for roles, *_, needed in stated(project) if any(role in roles for role in own)]
+        told = {found for needed in needs for found in re.findall(r"`(\w+)` ← `([\w/.]+)`", needed)}
         for path, text in project.rust.items():
             if path.startswith(f"functions/{crate}/src/"):
                 short = path.removeprefix("functions/")
                 calls = set(PORT_CALL.findall(text)) & _declared(project)
-                findings += [f"infra/README.md: {role}: no row names {port} ← {short}" for port in sorted(calls) if (port, short) not in told]
+                findings += [f"infra/README.md: {', '.join(own)}: no row names {port} ← {short}" for port in sorted(calls) if (port, short) not in told]
     return findings
 
 
