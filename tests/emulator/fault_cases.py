@@ -192,7 +192,7 @@ def too_large_dies(world: World) -> str:
         return world.ledger.arrivals("telemetry/its-neighbour", b"alive")
 
     until(75, "its neighbour is delivered", neighbour)
-    # The drain tells of the dead when its group ends, which may be after a wait.
+    # The drainer tells of the dead when its call ends.
     until(75, "the event Records Dead", lambda: world.buses[stack.region].find("Records Dead"))
     return "dead with its event, its neighbour delivered"
 
