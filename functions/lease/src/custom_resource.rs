@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use fencepost_protocol::ids::{Malformed, PayloadDigest};
 use fencepost_protocol::tables::{self, TableFacts, TableUse};
 use fencepost_runtime::input;
-use fencepost_runtime::settings::{Function, PREFIX, Settings, Tables, Topology};
+use fencepost_runtime::settings::{Function, PREFIX, Settings, SettingsFaults, Tables, Topology};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -66,7 +66,7 @@ impl TableCheck {
         if faults.is_empty() {
             return Outcome::Checked { digest: self.digest.clone() };
         }
-        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        let lines: Vec<String> = faults.into_iter().map(|fault| SettingsFaults::as_set(fault).to_string()).collect();
         Outcome::Failed(format!("the tables are unfit: {}", lines.join("; ")))
     }
 }

@@ -18,7 +18,14 @@ pub(crate) use digest::hex;
 pub use place::{Position, RowKey, Shard};
 pub use token::{FencingToken, Stamp};
 
+// More than any of our own words need.
+const FIELD_CHARS_MAX: usize = 120;
+const PROBLEM_CHARS_MAX: usize = 500;
+
 /// A value that does not fit its field: which field, and what would fit.
+///
+/// Both may repeat what was found, which may be as long as whoever sent it liked; so both are cut, at 120 and 500
+/// characters. Say what would be right before what was found.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct Malformed {
@@ -31,8 +38,16 @@ pub struct Malformed {
 impl Malformed {
     /// A malformed `field`, with the `problem` in words.
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { field: field.into(), problem: problem.into() }
+        Self { field: cut(field.into(), FIELD_CHARS_MAX), problem: cut(problem.into(), PROBLEM_CHARS_MAX) }
     }
+}
+
+fn cut(mut text: String, chars_max: usize) -> String {
+    if let Some((end, _)) = text.char_indices().nth(chars_max) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }
 
 /// Declares a checked text type: its name, its field name in errors, its greatest length and its alphabet.

@@ -5,14 +5,14 @@
 //! attribute, or on the lease table at all, deletes what nobody has delivered, or the evidence of who leads. So a stack is
 //! refused before it starts with such tables.
 //!
-//! What must stay out: how a table is looked at, and what the settings are called by whoever sets them otherwise.
+//! What must stay out: how a table is looked at, and how the settings that faults name are spelt where they are set.
 
 use crate::ids::Malformed;
 
 /// The one attribute that may expire an item of the outbox; only tombstones carry it.
 pub const EXPIRES_AT: &str = "expires_at";
-const LEASE_TABLE: &str = "FENCEPOST_LEASE_TABLE";
-const OUTBOX_TABLE: &str = "FENCEPOST_OUTBOX_TABLE";
+const LEASE_TABLE: &str = "lease_table";
+const OUTBOX_TABLE: &str = "outbox_table";
 
 /// How a table stands in other regions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,10 +82,10 @@ fn unfit_replication(name: &str, replication: Replication, global: bool) -> Opti
         }
         (Replication::Strong, false) => {
             "is a strongly consistent global table, which takes no batches and has no time to live; set \
-             FENCEPOST_TOPOLOGY=global"
+             topology to global"
         }
         (Replication::OneRegion, true) => {
-            "is a table of one region, so each region would have a leader of its own; with FENCEPOST_TOPOLOGY=global use a \
+            "is a table of one region, so each region would have a leader of its own; with topology global use a \
              global table with MultiRegionConsistency STRONG, otherwise set single or home"
         }
         (Replication::OneRegion, false) | (Replication::Strong, true) => return None,
@@ -101,7 +101,7 @@ fn unfit_expiry(attribute: Option<&str>, keeps_tombstones: bool) -> Option<Malfo
         ),
         None if keeps_tombstones => format!(
             "has no time to live, so tombstones would stay for ever; turn it on, on {EXPIRES_AT:?}, or set \
-             FENCEPOST_DEDUPE_WINDOW=0s"
+             dedupe_window to 0s"
         ),
         None => return None,
     };
@@ -136,16 +136,16 @@ mod tests {
         let sound = |global| if global { table(Strong, None) } else { table(OneRegion, Some("expires_at")) };
         let lease = |global| if global { table(Strong, None) } else { table(OneRegion, None) };
         for (lease_table, outbox_table, global, words) in [
-            (table(Eventual, None), sound(true), true, ["FENCEPOST_LEASE_TABLE", "STRONG"]),
-            (table(Eventual, None), sound(false), false, ["FENCEPOST_LEASE_TABLE", "STRONG"]),
-            (lease(true), table(Eventual, None), true, ["FENCEPOST_OUTBOX_TABLE", "last writer wins"]),
-            (table(Strong, None), sound(false), false, ["FENCEPOST_LEASE_TABLE", "FENCEPOST_TOPOLOGY=global"]),
-            (table(OneRegion, None), sound(true), true, ["FENCEPOST_LEASE_TABLE", "table of one region"]),
-            (lease(true), table(OneRegion, None), true, ["FENCEPOST_OUTBOX_TABLE", "table of one region"]),
-            (table(OneRegion, Some("ttl")), sound(false), false, ["FENCEPOST_LEASE_TABLE", "turn it off"]),
-            (table(OneRegion, Some("expires_at")), sound(false), false, ["FENCEPOST_LEASE_TABLE", "turn it off"]),
-            (lease(false), table(OneRegion, Some("not_before")), false, ["FENCEPOST_OUTBOX_TABLE", "\"not_before\""]),
-            (lease(false), table(OneRegion, None), false, ["FENCEPOST_OUTBOX_TABLE", "FENCEPOST_DEDUPE_WINDOW=0s"]),
+            (table(Eventual, None), sound(true), true, ["lease_table", "STRONG"]),
+            (table(Eventual, None), sound(false), false, ["lease_table", "STRONG"]),
+            (lease(true), table(Eventual, None), true, ["outbox_table", "last writer wins"]),
+            (table(Strong, None), sound(false), false, ["lease_table", "topology to global"]),
+            (table(OneRegion, None), sound(true), true, ["lease_table", "table of one region"]),
+            (lease(true), table(OneRegion, None), true, ["outbox_table", "table of one region"]),
+            (table(OneRegion, Some("ttl")), sound(false), false, ["lease_table", "turn it off"]),
+            (table(OneRegion, Some("expires_at")), sound(false), false, ["lease_table", "turn it off"]),
+            (lease(false), table(OneRegion, Some("not_before")), false, ["outbox_table", "\"not_before\""]),
+            (lease(false), table(OneRegion, None), false, ["outbox_table", "dedupe_window to 0s"]),
         ] {
             let found = said(&lease_table, &outbox_table, global, !global);
             assert_eq!(found.len(), 1, "{lease_table:?} {outbox_table:?} {global}: {found:?}");

@@ -9,8 +9,6 @@ use serde_json::{Map, Value};
 
 /// The field that names a command.
 const COMMAND: &str = "command";
-/// Characters of a refusal: it may repeat what it found, and that may be long.
-const PROBLEM_CHARS_MAX: usize = 300;
 
 /// Reads `input`, which errors about the whole call `name`.
 ///
@@ -47,11 +45,7 @@ fn refusal(whole: &str, within: &str, error: &serde_path_to_error::Error<serde_j
         "" | "?" => whole,
         field => field,
     };
-    let problem = error.inner().to_string();
-    match problem.char_indices().nth(PROBLEM_CHARS_MAX) {
-        Some((end, _)) => Malformed::new(field, format!("{}…", &problem[..end])),
-        None => Malformed::new(field, problem),
-    }
+    Malformed::new(field, error.inner().to_string())
 }
 
 #[cfg(test)]

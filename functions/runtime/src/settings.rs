@@ -233,6 +233,11 @@ impl SettingsFaults {
     fn missing(name: &str) -> Self {
         Self(vec![Malformed::new(format!("{PREFIX}{name}"), "is missing")])
     }
+
+    /// A fault of the protocol's, whose field is a setting's plain name, by the name of the variable.
+    pub fn as_set(fault: Malformed) -> Malformed {
+        Malformed { field: format!("{PREFIX}{}", fault.field.to_ascii_uppercase()), ..fault }
+    }
 }
 
 impl fmt::Display for SettingsFaults {

@@ -230,9 +230,7 @@ pub fn decode_body(format: BodyFormat, body: &str, attributes: &[(String, String
 }
 
 fn unknown_encoding(encoding: &str) -> Malformed {
-    const SHOWN_CHARS_MAX: usize = 60;
-    let shown: String = encoding.chars().take(SHOWN_CHARS_MAX).collect();
-    Malformed::new(PAYLOAD_ENCODING, format!("is {shown:?}; it must be text, base64 or empty"))
+    Malformed::new(PAYLOAD_ENCODING, format!("must be text, base64 or empty; it is {encoding:?}"))
 }
 
 fn from_base64(field: &'static str, digits: &str) -> Result<Vec<u8>, Malformed> {

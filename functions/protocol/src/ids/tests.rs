@@ -18,6 +18,15 @@ fn malformed_values_name_their_field() {
 }
 
 #[test]
+fn a_refusal_is_short_whatever_was_found() {
+    let refused = Malformed::new("é".repeat(5_000), "é".repeat(5_000));
+    assert_eq!((refused.field.chars().count(), refused.problem.chars().count()), (121, 501));
+    assert!(refused.field.ends_with('…') && refused.problem.ends_with('…'));
+    let whole = Malformed::new("é".repeat(120), "é".repeat(500));
+    assert_eq!((whole.field.chars().count(), whole.problem.chars().count()), (120, 500));
+}
+
+#[test]
 fn keys_read_back() {
     let shard = Shard::new(lease(), 7).unwrap();
     assert_eq!(shard.to_string(), "telemetry#0007");

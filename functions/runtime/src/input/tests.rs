@@ -52,7 +52,7 @@ fn a_refusal_names_the_field_by_its_path() {
 fn a_refusal_is_short_whatever_was_found() {
     let (field, problem) = refused(json!({ "command": "take", "rows": "é".repeat(10_000), "limit": 1 }));
     assert_eq!(field, "rows");
-    assert_eq!(problem.chars().count(), PROBLEM_CHARS_MAX + 1);
+    assert!(problem.chars().count() < 1_000, "{problem}");
     assert!(read::<Row>("row", json!({ "at": [] })).expect_err("a list").field == "at");
     assert!(read::<Row>("row", json!([])).expect_err("a list").field == "row");
 }

@@ -145,11 +145,7 @@ fn timing(draft: &Draft, faults: &mut Vec<Malformed>) -> Option<Timing> {
     match Timing::build(draft.profile, &overrides) {
         Ok(timing) => Some(timing),
         Err(broken) => {
-            faults.extend(
-                broken.into_iter().map(|fault| {
-                    Malformed::new(format!("{PREFIX}{}", fault.field.to_ascii_uppercase()), fault.problem)
-                }),
-            );
+            faults.extend(broken.into_iter().map(SettingsFaults::as_set));
             None
         }
     }

@@ -14,9 +14,6 @@ use crate::item::{Item, Value};
 /// The attribute of every record that says which schema wrote it.
 pub const SCHEMA_ATTRIBUTE: &str = "schema";
 
-/// Characters of a refusal.
-const PROBLEM_CHARS_MAX: usize = 300;
-
 /// The attributes of an item or of one map inside it.
 pub(super) struct Fields<'a> {
     item: &'a Item,
@@ -34,13 +31,8 @@ impl<'a> Fields<'a> {
         format!("{}{field}", self.path)
     }
 
-    /// A [`Malformed`] of `field`. It may repeat what it found, but not all of it: an attribute may be as long as an item.
+    /// A [`Malformed`] of `field`.
     pub(super) fn malformed(&self, field: &str, problem: impl Into<String>) -> Malformed {
-        let mut problem = problem.into();
-        if let Some((end, _)) = problem.char_indices().nth(PROBLEM_CHARS_MAX) {
-            problem.truncate(end);
-            problem.push('…');
-        }
         Malformed::new(self.name(field), problem)
     }
 
