@@ -31,7 +31,7 @@ pub struct Counts {
     pub claims: u64,
     /// Commits that were applied.
     pub commits: u64,
-    /// Commits that found the row gone, or under another claim or token.
+    /// Commits that found the row gone, or under another claim or token; a client's own second try among them.
     pub commits_fenced: u64,
     /// Acquisitions of the lease.
     pub acquisitions: u64,
@@ -93,8 +93,8 @@ impl Ledger {
     pub(super) fn see(&self, exchange: &Exchange<'_>) {
         let mut book = self.book();
         let process = exchange.proxy.rsplit_once('/').map_or("", |(process, _)| process).to_owned();
-        let by_late_packet =
-            exchange.fault.is_some_and(|fault| matches!(fault, Fault::ApplyLate(_) | Fault::DelayBefore(_)));
+        // A delay is shorter than a call's time-out: its sender still waits for it.
+        let by_late_packet = exchange.fault.is_some_and(|fault| matches!(fault, Fault::ApplyLate(_)));
         let late = by_late_packet || book.frozen.contains(&process);
         for write in wire::writes(exchange) {
             book.tell_write(exchange, &write);

@@ -98,13 +98,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("AWS_ENDPOINT_URL", "http://127.0.0.1:9"),
 ];
 
-/// The functions' own time limits.
-const fn limit(function: Function) -> Duration {
-    match function {
-        Function::Ingest | Function::Lease => Duration::from_secs(8),
-        Function::Drainer => Duration::from_secs(8),
-    }
-}
+/// The functions' own time limit.
+const LIMIT: Duration = Duration::from_secs(8);
 
 /// How many processes of a function an instance runs at once, those left out that are frozen.
 const fn concurrency(function: Function) -> usize {
@@ -163,7 +158,7 @@ impl Services {
             let launch = Launch {
                 program,
                 settings,
-                limit: limit(function),
+                limit: LIMIT,
                 tables_url: self.tables.endpoint_url(),
                 queue_url: self.queue.endpoint_url(),
                 logs: options.evidence.clone(),
