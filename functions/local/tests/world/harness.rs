@@ -11,7 +11,7 @@ use fencepost_protocol::time::Timestamp;
 use fencepost_runtime::clock::SystemClock;
 use rumqttc::{AsyncClient, Event, Incoming, MqttOptions, QoS};
 
-/// No test waits longer for anything.
+/// A guard against waiting for ever; no test judges a time by it.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What was told, with the moment.
