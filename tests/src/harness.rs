@@ -3,6 +3,8 @@
 //! Several instances share one pair of tables and one queue. Faults are placed at exact calls through [`Harness::faults`] (all
 //! tables of an instance), [`Harness::queue_faults`] and [`Harness::bus_faults`].
 
+pub mod sdk;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,6 +13,8 @@ use fencepost_drainer::DrainerFunction;
 use fencepost_ingest::IngestFunction;
 use fencepost_lease::LeaseFunction;
 use fencepost_protocol::body::{BodyFormat, QueueEntry, decode_body};
+use fencepost_protocol::ids::Shard;
+use fencepost_protocol::outbox::OutboxRow;
 use fencepost_protocol::time::Timestamp;
 use fencepost_runtime::clock::{Clock, ManualClock};
 use fencepost_runtime::failure::FunctionError;
@@ -27,6 +31,9 @@ use serde_json::{Value, json};
 
 /// A morning in November 2023.
 pub const START: Timestamp = Timestamp::from_ms(1_700_000_000_000);
+
+/// Both shards of the harness's settings.
+const SHARDS: [&str; 2] = ["telemetry#0000", "telemetry#0001"];
 
 /// Tables, queue, source and clock of a group of instances.
 pub struct Harness {
@@ -62,8 +69,11 @@ pub struct Instance {
     pub metrics: Arc<CollectedMetrics>,
     /// The outbox as it sees it.
     pub outbox: Arc<dyn Outbox>,
+    /// What the loop hands from tick to tick.
+    pub carried: Value,
+    /// The start of the loop that ticks it, and the loop's name.
+    pub loop_id: (Timestamp, String),
     clock: Arc<ManualClock>,
-    carried: Value,
 }
 
 impl Harness {
@@ -201,8 +211,9 @@ impl Instance {
             drainer: DrainerFunction::new(settings, stores, queue, bus, edge).expect("the settings name a queue"),
             metrics,
             outbox: Arc::clone(&stores.outbox),
-            clock,
             carried: Value::Null,
+            loop_id: (clock.now().wall, format!("loop-{}", seed.process)),
+            clock,
         }
     }
 
@@ -217,6 +228,14 @@ impl Instance {
     /// The function's own.
     pub async fn ingest(&self, event: Value) -> Result<Value, FunctionError> {
         self.ingest.handle(event, &self.limit(Duration::from_secs(10))).await
+    }
+
+    /// Ingests one message of one device, whose payload is its id.
+    ///
+    /// # Errors
+    /// The function's own.
+    pub async fn store(&self, id: &str) -> Result<Value, FunctionError> {
+        self.ingest(rule_event(id, "telemetry/device-1", id.as_bytes())).await
     }
 
     /// Ingests `count` messages of one device and returns their payloads.
@@ -241,9 +260,10 @@ impl Instance {
 
     /// One tick of this instance's loop, which carries its variable on.
     pub async fn tick(&mut self) -> Value {
+        let (started_at, name) = &self.loop_id;
         let command = json!({
             "command": "tick",
-            "loop": { "started_at_ms": START, "name": "loop" },
+            "loop": { "started_at_ms": started_at, "name": name },
             "carried": self.carried,
         });
         let reply = self.lease(command).await.expect("a tick never raises");
@@ -258,7 +278,7 @@ impl Instance {
     pub async fn drain(&self, more: Value) -> Result<Value, FunctionError> {
         let mut request = json!({
             "command": "drain",
-            "shards": ["telemetry#0000", "telemetry#0001"],
+            "shards": SHARDS,
             "mode": { "kind": "scheduled" },
         });
         for (name, value) in more.as_object().into_iter().flatten() {
@@ -268,13 +288,21 @@ impl Instance {
     }
 
     /// The outstanding rows of both shards.
-    pub async fn outstanding(&self) -> Vec<fencepost_protocol::outbox::OutboxRow> {
-        let mut rows = Vec::new();
-        for index in 0..2 {
-            let shard = fencepost_protocol::ids::Shard::parse(&format!("telemetry#{index:04}")).expect("a shard");
-            let page = self.outbox.page(&shard, None, 10_000).await.expect("the memory answers");
-            rows.extend(page.rows.into_iter().filter_map(|(_, slot)| slot.present().cloned()));
-        }
-        rows
+    pub async fn outstanding(&self) -> Vec<OutboxRow> {
+        outstanding(&*self.outbox).await
     }
+}
+
+/// The outstanding rows of both shards.
+///
+/// # Panics
+/// The outbox does not answer.
+pub async fn outstanding(outbox: &dyn Outbox) -> Vec<OutboxRow> {
+    let mut rows = Vec::new();
+    for shard in SHARDS {
+        let shard = Shard::parse(shard).expect("a shard");
+        let page = outbox.page(&shard, None, 10_000).await.expect("the outbox answers");
+        rows.extend(page.rows.into_iter().filter_map(|(_, slot)| slot.present().cloned()));
+    }
+    rows
 }

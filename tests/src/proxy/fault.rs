@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::Response;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 /// A fault.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub enum Fault {
     DropAfter,
     /// Applied after this time, also when the client has given up by then; the reply follows.
     DelayBefore(Duration),
+    /// Applied when the gate is opened, also when the client has given up by then; the reply follows.
+    HoldUntil(Gate),
     /// Applied at once; the reply comes after this time.
     DelayAfter(Duration),
     /// The connection is closed at once, and the request is applied after this time: a packet that was on its way.
@@ -45,6 +48,7 @@ impl Fault {
             Self::DropBefore => "drop_before",
             Self::DropAfter => "drop_after",
             Self::DelayBefore(_) => "delay_before",
+            Self::HoldUntil(_) => "hold_until",
             Self::DelayAfter(_) => "delay_after",
             Self::ApplyLate(_) => "apply_late",
             Self::FailBefore => "fail_before",
@@ -60,6 +64,30 @@ impl Fault {
     /// A fault that changes the reply: `|reply| reply["Failed"] = json!([…])`.
     pub fn edit(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         Self::Edit(Edit(Arc::new(change)))
+    }
+}
+
+/// What holds requests up until somebody opens it: for an order of events that no length of time can promise. Clones are one
+/// gate.
+#[derive(Debug, Clone)]
+pub struct Gate(Arc<Semaphore>);
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(0)))
+    }
+}
+
+impl Gate {
+    /// Lets through whatever waits, and all that comes.
+    pub fn open(&self) {
+        self.0.close();
+    }
+
+    /// Waits until it is open.
+    pub(super) async fn opened(&self) {
+        // There are no permits, so this ends when the semaphore is closed, which it reports as an error.
+        drop(self.0.acquire().await);
     }
 }
 

@@ -57,7 +57,7 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-pub use fault::{Edit, Fault};
+pub use fault::{Edit, Fault, Gate};
 pub use plan::{Match, Placement, Times};
 pub use tap::{Exchange, Tap};
 
@@ -265,32 +265,33 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
         }
     }
     let target = request.target.clone();
-    let apply = |delay: Duration| apply(Arc::clone(&shared), request, fault.clone(), delay);
+    let apply = |due: Due| apply(Arc::clone(&shared), request, fault.clone(), due);
     match fault.clone() {
-        None => apply(Duration::ZERO).await,
+        None => apply(Due::Now).await,
         Some(Fault::DropBefore) => Err(Cut),
-        Some(Fault::DropAfter) => apply(Duration::ZERO).await.and(Err(Cut)),
-        Some(Fault::DelayBefore(delay)) => apply(delay).await,
+        Some(Fault::DropAfter) => apply(Due::Now).await.and(Err(Cut)),
+        Some(Fault::DelayBefore(delay)) => apply(Due::After(delay)).await,
+        Some(Fault::HoldUntil(gate)) => apply(Due::Opened(gate)).await,
         Some(Fault::DelayAfter(delay)) => {
-            let reply = apply(Duration::ZERO).await;
+            let reply = apply(Due::Now).await;
             tokio::time::sleep(delay).await;
             reply
         }
         Some(Fault::ApplyLate(delay)) => {
             // Begun here; a future that nobody waits for goes on, because the work is a task of its own.
-            drop(tokio::spawn(apply(delay)));
+            drop(tokio::spawn(apply(Due::After(delay))));
             Err(Cut)
         }
         Some(Fault::FailBefore) => Ok(reply::internal(&target)),
-        Some(Fault::FailAfter) => apply(Duration::ZERO).await.map(|_| reply::internal(&target)),
+        Some(Fault::FailAfter) => apply(Due::Now).await.map(|_| reply::internal(&target)),
         Some(Fault::Throttle) => Ok(reply::throttled(&target)),
         Some(Fault::Deny) => Ok(reply::denied(&target)),
         Some(Fault::BlackHole) => never().await,
         Some(Fault::BlackHoleAfter) => {
-            drop(apply(Duration::ZERO).await);
+            drop(apply(Due::Now).await);
             never().await
         }
-        Some(Fault::Edit(edit)) => apply(Duration::ZERO).await.map(|reply| edit.applied_to(reply)),
+        Some(Fault::Edit(edit)) => apply(Due::Now).await.map(|reply| edit.applied_to(reply)),
     }
 }
 
@@ -298,15 +299,27 @@ async fn never<T>() -> Result<T, Cut> {
     match std::future::pending::<Infallible>().await {}
 }
 
-/// Forwards the request after `delay`, as a task that outlives the client's connection, and gives the service's reply.
-async fn apply(
-    shared: Arc<Shared>,
-    request: Arrived,
-    fault: Option<Fault>,
-    delay: Duration,
-) -> Result<Response<Bytes>, Cut> {
+/// When a request is forwarded.
+enum Due {
+    Now,
+    After(Duration),
+    Opened(Gate),
+}
+
+impl Due {
+    async fn come(self) {
+        match self {
+            Self::Now => {}
+            Self::After(delay) => tokio::time::sleep(delay).await,
+            Self::Opened(gate) => gate.opened().await,
+        }
+    }
+}
+
+/// Forwards the request when it is due, as a task that outlives the client's connection, and gives the service's reply.
+async fn apply(shared: Arc<Shared>, request: Arrived, fault: Option<Fault>, due: Due) -> Result<Response<Bytes>, Cut> {
     let forwarding = tokio::spawn(async move {
-        tokio::time::sleep(delay).await;
+        due.come().await;
         let Some(tap) = shared.tap.as_ref().filter(|_| request.may_write()) else {
             return shared.upstream.send(&request).await;
         };

@@ -11,7 +11,7 @@ use fencepost_storage::dynamodb::{TableNames, create_tables};
 use fencepost_storage::{ClientOptions, Clients};
 use serde_json::json;
 
-use super::{Fault, Match, Proxy, Tap, Times};
+use super::{Fault, Gate, Match, Proxy, Tap, Times};
 
 const TABLE: &str = "lease-table";
 
@@ -28,15 +28,26 @@ async fn tables() -> TableServer {
     server
 }
 
-/// A client that tries once, for at most three seconds.
+/// No test waits longer for anything.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long a client waits for an answer that never comes. Long enough for its request to have arrived, however slow the
+/// machine.
+const UNANSWERED: Duration = Duration::from_secs(5);
+
+/// A client that tries once and waits as long as it takes.
 fn client(url: &str) -> Client {
+    client_that_waits(url, LIMIT)
+}
+
+/// A client that tries once, for at most so long.
+fn client_that_waits(url: &str, call_timeout: Duration) -> Client {
     let config = config::Builder::new()
         .behavior_version(config::BehaviorVersion::latest())
         .region(config::Region::new("eu-west-1"))
         .credentials_provider(config::Credentials::new("k", "s", None, None, "test"))
         .endpoint_url(url)
         .retry_config(config::retry::RetryConfig::disabled())
-        .timeout_config(config::timeout::TimeoutConfig::builder().operation_timeout(Duration::from_secs(3)).build())
+        .timeout_config(config::timeout::TimeoutConfig::builder().operation_timeout(call_timeout).build())
         .build();
     Client::from_conf(config)
 }
@@ -55,16 +66,27 @@ async fn holds(server: &TableServer, name: &str) -> bool {
     got.item.is_some()
 }
 
+/// Waits until the item is there.
+async fn until_it_holds(server: &TableServer, name: &str) {
+    let limit = Instant::now() + LIMIT;
+    while !holds(server, name).await {
+        assert!(Instant::now() < limit, "{name} is never applied");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_fault_is_applied_or_not_as_it_says() {
     let server = tables().await;
-    let short = Duration::from_millis(50);
+    let (short, open) = (Duration::from_millis(50), Gate::default());
+    open.open();
     // The fault, whether it is applied, and a word of the error that the client sees.
     let cases = [
         (Fault::DropBefore, false, Some("DispatchFailure")),
         (Fault::DropAfter, true, Some("DispatchFailure")),
         (Fault::DelayBefore(short), true, None),
         (Fault::DelayAfter(short), true, None),
+        (Fault::HoldUntil(open), true, None),
         (Fault::FailBefore, false, Some("InternalServerError")),
         (Fault::FailAfter, true, Some("InternalServerError")),
         (Fault::Throttle, false, Some("ProvisionedThroughputExceeded")),
@@ -80,7 +102,13 @@ async fn each_fault_is_applied_or_not_as_it_says() {
         let client = client(&proxy.endpoint_url());
         assert_eq!(put(&client, "first").await, Ok(()), "{kind}: the first is not meant");
         assert_eq!(placed.hits(), 0);
-        match (put(&client, kind).await, word) {
+        let unanswered = word == Some("Timeout");
+        let spoilt = if unanswered {
+            put(&client_that_waits(&proxy.endpoint_url(), UNANSWERED), kind).await
+        } else {
+            put(&client, kind).await
+        };
+        match (spoilt, word) {
             (Ok(()), None) => {}
             (Err(error), Some(word)) => assert!(error.contains(word), "{kind}: {error}"),
             (outcome, _) => panic!("{kind}: {outcome:?}"),
@@ -96,29 +124,36 @@ async fn each_fault_is_applied_or_not_as_it_says() {
 async fn a_late_request_is_applied_after_its_client_has_gone() {
     let server = tables().await;
     let proxy = Proxy::start("tables", &server.endpoint_url()).await.unwrap();
-    proxy.place(Match::any(), Times::First(1), Fault::ApplyLate(Duration::from_millis(300)));
+    let late = Duration::from_secs(1);
+    proxy.place(Match::any(), Times::First(1), Fault::ApplyLate(late));
+    let started = Instant::now();
     let error = put(&client(&proxy.endpoint_url()), "late").await.unwrap_err();
     assert!(error.contains("DispatchFailure"), "{error}");
-    assert!(!holds(&server, "late").await, "not yet");
     drop(proxy);
-    let limit = Instant::now() + Duration::from_secs(5);
-    while !holds(&server, "late").await {
-        assert!(Instant::now() < limit, "never applied");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_it_holds(&server, "late").await;
+    assert!(started.elapsed() >= late, "not before its time: {:?}", started.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_its_client_gave_up_is_applied_all_the_same() {
     let server = tables().await;
     let proxy = Proxy::start("tables", &server.endpoint_url()).await.unwrap();
-    proxy.place(Match::any(), Times::First(1), Fault::DelayBefore(Duration::from_millis(400)));
+    let gate = Gate::default();
+    let held = proxy.place(Match::any(), Times::First(1), Fault::HoldUntil(gate.clone()));
     let client = client(&proxy.endpoint_url());
-    let given_up = tokio::time::timeout(Duration::from_millis(100), put(&client, "slow")).await;
-    assert!(given_up.is_err(), "{given_up:?}");
+    let arrived = async {
+        while held.hits() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        outcome = put(&client, "slow") => panic!("it is held, and was answered: {outcome:?}"),
+        outcome = tokio::time::timeout(LIMIT, arrived) => outcome.expect("it arrives"),
+    }
     drop(client);
-    tokio::time::sleep(Duration::from_millis(700)).await;
-    assert!(holds(&server, "slow").await);
+    assert!(!holds(&server, "slow").await, "the gate is shut");
+    gate.open();
+    until_it_holds(&server, "slow").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

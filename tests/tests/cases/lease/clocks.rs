@@ -194,7 +194,7 @@ async fn case_44_two_loops_on_hosts_within_the_margin() {
 
 /// Does this process lead, by its own word?
 async fn leads(process: &Process) -> bool {
-    process.ask(json!({ "command": "status" })).await.unwrap()["leading"].as_bool().unwrap()
+    process.lease(json!({ "command": "status" })).await.unwrap()["leading"].as_bool().unwrap()
 }
 
 /// Found in our own design: a TTL that was changed on a living holder left the row saying one time and the functions another,

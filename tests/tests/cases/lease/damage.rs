@@ -91,7 +91,7 @@ async fn refused_by_all(lab: &Lab, everybody: &mut [&mut Process], damage: &Dama
         }
     }
     for command in ["status", "step_down", "resume", "release"] {
-        let refused = everybody[0].ask(json!({ "command": command })).await;
+        let refused = everybody[0].lease(json!({ "command": command })).await;
         match (command, refused) {
             ("status" | "step_down" | "resume" | "release", Err(error)) => {
                 assert_eq!(error.error_type, ErrorType::LeaseRecordInvalid, "{command}: {damage:?}");
@@ -174,7 +174,7 @@ async fn case_15_a_lost_or_restored_lease_table_issues_no_token_twice() {
     let last_week = lab.tables.dump(Table::Lease);
     for handover in 0..6 {
         let holder = if handover % 2 == 0 { &east } else { &west };
-        assert_eq!(holder.ask(json!({ "command": "step_down" })).await.unwrap()["state"], "released");
+        assert_eq!(holder.lease(json!({ "command": "step_down" })).await.unwrap()["state"], "released");
         issued.pass(&lab, 15, &mut [("east", &mut east), ("west", &mut west)]).await;
     }
     assert_eq!(issued.highest(), 7);
@@ -232,7 +232,7 @@ async fn case_15_a_deleted_table() {
     let error = east.drain(json!({})).await.unwrap_err();
     assert_eq!(error.error_type, ErrorType::RequestInvalid);
     assert!(error.message.contains("lease-table") && error.message.contains("FENCEPOST_LEASE_TABLE"), "{error}");
-    real.create_tables().await;
+    real.tables.create_missing().await;
     assert_eq!(standing(&east.tick().await), ("leader", Some(2)));
 }
 

@@ -9,7 +9,7 @@ use fencepost_runtime::clock::Clock as _;
 use fencepost_runtime::telemetry::Metric;
 use fencepost_storage::memory::{Effect, Fault, MemoryQueue, QueueKind, Script};
 use fencepost_storage::operation;
-use fencepost_tests::proxy::{Fault as Spoilt, Match, Times};
+use fencepost_tests::proxy::{Fault as Spoilt, Gate, Match, Times};
 use serde_json::json;
 
 use super::lab::{Lab, Process, events, standing};
@@ -32,7 +32,7 @@ async fn case_12_stepped_down_it_abstains_one_ttl_across_a_cold_start() {
     let lab = Lab::new(&[]);
     let mut east = lab.process("east");
     east.tick().await;
-    assert_eq!(east.ask(step_down()).await.unwrap()["state"], "released");
+    assert_eq!(east.lease(step_down()).await.unwrap()["state"], "released");
     let released_ms = lab.elapsed_ms();
     while lab.elapsed_ms() < released_ms + TTL_MS - 1_000 {
         lab.advance_ms(1_000);
@@ -48,7 +48,7 @@ async fn case_12_stepped_down_it_abstains_one_ttl_across_a_cold_start() {
     let mut west = lab.process("west");
     assert_eq!(standing(&west.tick().await), ("standby", None));
     let mut east = lab.process("east");
-    assert_eq!(east.ask(step_down()).await.unwrap()["state"], "released");
+    assert_eq!(east.lease(step_down()).await.unwrap()["state"], "released");
     for second in 1..=40 {
         let replies = lab.pass(1, &mut [&mut east, &mut west]).await;
         assert_eq!(standing(&replies[1]), ("leader", Some(3)), "{second}s");
@@ -57,8 +57,8 @@ async fn case_12_stepped_down_it_abstains_one_ttl_across_a_cold_start() {
     }
 
     // `resume` ends it at once.
-    assert_eq!(west.ask(step_down()).await.unwrap()["state"], "released");
-    assert_eq!(west.ask(json!({ "command": "resume" })).await.unwrap()["state"], "resumed");
+    assert_eq!(west.lease(step_down()).await.unwrap()["state"], "released");
+    assert_eq!(west.lease(json!({ "command": "resume" })).await.unwrap()["state"], "resumed");
     assert_eq!(standing(&lab.process("west").tick().await), ("leader", Some(4)));
 }
 
@@ -90,7 +90,7 @@ async fn case_13_a_handover_abandoned_half_way_ends_by_ttl_and_grace() {
     let east = claim_in_flight(&mut lab).await;
     let mut west = lab.process("west");
     west.tick().await;
-    assert_eq!(east.ask(step_down()).await.unwrap()["state"], "marked");
+    assert_eq!(east.lease(step_down()).await.unwrap()["state"], "marked");
     let marked_ms = lab.elapsed_ms();
     let led_ms = loop {
         let reply = lab.pass(1, &mut [&mut west]).await.remove(0);
@@ -105,7 +105,7 @@ async fn case_13_a_handover_abandoned_half_way_ends_by_ttl_and_grace() {
     // The successor is gone, and so is the workflow; the leader's loop goes on.
     let mut lab = Lab::new(&[]);
     let mut east = claim_in_flight(&mut lab).await;
-    assert_eq!(east.ask(step_down()).await.unwrap()["state"], "marked");
+    assert_eq!(east.lease(step_down()).await.unwrap()["state"], "marked");
     let roles: Vec<String> = {
         let mut roles = Vec::new();
         for _ in 0..=((TTL_MS + GRACE_MS) / 1_000) {
@@ -134,7 +134,7 @@ async fn case_40_the_tick_finishes_an_abandoned_step_down() {
         let mut west = lab.process("west");
         west.tick().await;
         // Asked for, and never looked at again.
-        assert_eq!(east.ask(step_down()).await.unwrap()["state"], "marked");
+        assert_eq!(east.lease(step_down()).await.unwrap()["state"], "marked");
         assert_eq!(east.drain(json!({})).await.unwrap()["leading"], false, "nothing is claimed from then on");
         for second in 1..=8 {
             lab.advance_ms(1_000);
@@ -180,23 +180,32 @@ async fn case_53_a_renewal_and_a_step_down_mark_at_one_moment_are_both_kept() {
         assert_eq!(east.drain(json!({})).await.unwrap()["counts"]["unknown"], 1);
         real.clock.advance(Duration::from_millis(4_500));
         // The first write is held up on its way; the other command begins then and is through before it.
-        let held_up = real.proxy.place(lease_write(), Times::Nth(1), Spoilt::DelayBefore(Duration::from_millis(250)));
+        let gate = Gate::default();
+        let hold = Spoilt::HoldUntil(gate.clone());
+        let held_up = real.tables.proxy.place(lease_write(), Times::Nth(1), hold);
         let under_way = async || {
-            while held_up.hits() == 0 {
-                tokio::task::yield_now().await;
-            }
+            let held = async {
+                while held_up.hits() == 0 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), held).await.expect("the first write is on its way");
         };
         let (ticked, marked) = if mark_first {
             tokio::join!(east.tick(), async {
                 under_way().await;
-                other.ask(step_down()).await
+                let marked = other.lease(step_down()).await;
+                gate.open();
+                marked
             })
         } else {
             let tick = async {
                 under_way().await;
-                east.tick().await
+                let ticked = east.tick().await;
+                gate.open();
+                ticked
             };
-            tokio::join!(tick, other.ask(step_down()))
+            tokio::join!(tick, other.lease(step_down()))
         };
         assert_eq!(held_up.hits(), 1);
         assert_eq!(marked.unwrap()["state"], "marked", "mark first: {mark_first}");
@@ -224,7 +233,7 @@ async fn case_59_a_mark_whose_deadline_passed_is_released_not_reacquired() {
     for stalled_ms in [13_500, 14_000, 60_000] {
         let mut lab = Lab::new(&[]);
         let east = claim_in_flight(&mut lab).await;
-        assert_eq!(east.ask(step_down()).await.unwrap()["state"], "marked");
+        assert_eq!(east.lease(step_down()).await.unwrap()["state"], "marked");
         lab.advance_ms(stalled_ms);
         let mut thawed = lab.process("east");
         let reply = thawed.tick().await;

@@ -166,7 +166,7 @@ impl Found {
             Self::Released => {
                 let mut east = lab.process("east");
                 east.tick().await;
-                let asked = east.ask(serde_json::json!({ "command": "step_down" })).await.unwrap();
+                let asked = east.lease(serde_json::json!({ "command": "step_down" })).await.unwrap();
                 assert_eq!(asked["state"], "released");
             }
             Self::OtherStoodStill => {

@@ -5,40 +5,30 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
+use std::ops::{Deref, DerefMut, RangeInclusive};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fencepost_drainer::DrainerFunction;
-use fencepost_ingest::IngestFunction;
-use fencepost_lease::LeaseFunction;
 use fencepost_protocol::ids::LeaseName;
 use fencepost_protocol::lease::{GroupRecords, InstanceRecord, InstanceWrite, LeaseRecord, LeaseWrite};
 use fencepost_protocol::outbox::{Fence, OutboxRow, Slot};
 use fencepost_protocol::time::Timestamp;
 use fencepost_runtime::clock::{Clock, ManualClock};
-use fencepost_runtime::failure::FunctionError;
-use fencepost_runtime::ids::SeededIds;
-use fencepost_runtime::lambda::Limit;
-use fencepost_runtime::settings::Settings;
-use fencepost_runtime::telemetry::{CollectedMetrics, Metric};
-use fencepost_runtime::wiring::{Edge, Stores};
+use fencepost_runtime::telemetry::Metric;
+use fencepost_runtime::wiring::Stores;
 use fencepost_storage::item::{Item, Value as Attribute};
 use fencepost_storage::memory::{
     Effect, Fault, MemoryEventBus, MemoryLeaseStore, MemoryOutbox, MemoryQueue, MemorySource, MemoryTables, QueueKind,
     Script,
 };
 use fencepost_storage::records::Table;
-use fencepost_storage::{LeaseStore, Outbox, Queue, StoreError, WriteAnswer};
-use fencepost_tests::harness::{START, rule_event, settings};
-use serde_json::{Value, json};
+use fencepost_storage::{LeaseStore, Outbox as _, Source, StoreError, WriteAnswer};
+use fencepost_tests::harness::{Instance, START, SeedOf, outstanding, settings};
+use serde_json::Value;
 
 /// Settings that win over the laboratory's own.
 pub(crate) type Extra<'a> = &'a [(&'a str, &'a str)];
-
-/// Both shards.
-const SHARDS: [&str; 2] = ["telemetry#0000", "telemetry#0001"];
 
 /// The group that every case is about.
 pub(crate) fn group() -> LeaseName {
@@ -144,13 +134,11 @@ impl Lab {
         let outbox = Arc::new(MemoryOutbox::new(self.tables.clone()).with_faults(Arc::new(faults.clone())));
         let stores = Stores { leases: Arc::clone(&leases), hasty_leases: leases, outbox };
         self.processes.set(self.processes.get() + 1);
-        let seed = self.processes.get();
-        let on_clock: Arc<dyn Clock> = clock.clone();
-        let mut process = Process::new(&settings, &stores, Arc::new(self.queue.clone()), &self.source, on_clock, seed);
-        process.faults = faults;
-        process.clock = Some(clock);
-        process.answers = Some(answers);
-        process
+        let seed = SeedOf { name, process: self.processes.get() };
+        let (queue, bus) = (Arc::new(self.queue.clone()), Arc::new(MemoryEventBus::new()));
+        let source = Some(Arc::new(self.source.clone()) as Arc<dyn Source>);
+        let instance = Instance::over(&settings, &stores, queue, bus, source, Arc::clone(&clock), seed);
+        Process { instance, faults, clock, answers }
     }
 
     /// Lets `duration` pass, on every clock.
@@ -206,107 +194,43 @@ impl Lab {
 
     /// The outstanding rows of both shards.
     pub(crate) async fn outstanding(&self) -> Vec<OutboxRow> {
-        let outbox = MemoryOutbox::new(self.tables.clone());
-        let mut rows = Vec::new();
-        for shard in SHARDS {
-            let shard = fencepost_protocol::ids::Shard::parse(shard).unwrap();
-            let page = outbox.page(&shard, None, 10_000).await.unwrap();
-            rows.extend(page.rows.into_iter().filter_map(|(_, slot)| slot.present().cloned()));
-        }
-        rows
+        outstanding(&MemoryOutbox::new(self.tables.clone())).await
     }
 }
 
-/// The three handlers of one instance as one process has them, and the loop that ticks it.
+/// An instance as one process has it, on a clock of its own, over stores of its own faults.
 pub(crate) struct Process {
-    pub(crate) lease: LeaseFunction,
-    pub(crate) drainer: DrainerFunction,
-    pub(crate) ingest: IngestFunction,
-    pub(crate) metrics: Arc<CollectedMetrics>,
-    /// Faults of its tables' calls, by operation and number, where its stores are in memory.
+    instance: Instance,
+    /// Faults of its tables' calls, by operation and number.
     pub(crate) faults: Script,
-    clock: Option<Arc<ManualClock>>,
-    answers: Option<Arc<SlowAnswers>>,
-    /// What the loop hands from tick to tick.
-    pub(crate) carried: Value,
-    /// The loop's start, milliseconds since the epoch, and its name.
-    pub(crate) loop_id: (u64, String),
+    clock: Arc<ManualClock>,
+    answers: Arc<SlowAnswers>,
+}
+
+impl Deref for Process {
+    type Target = Instance;
+
+    fn deref(&self) -> &Instance {
+        &self.instance
+    }
+}
+
+impl DerefMut for Process {
+    fn deref_mut(&mut self) -> &mut Instance {
+        &mut self.instance
+    }
 }
 
 impl Process {
-    /// A process over any stores. Processes of one case have different seeds, so that no two writes bear one id.
-    pub(crate) fn new(
-        settings: &Settings,
-        stores: &Stores,
-        queue: Arc<dyn Queue>,
-        source: &MemorySource,
-        clock: Arc<dyn Clock>,
-        seed: u64,
-    ) -> Self {
-        let metrics = Arc::new(CollectedMetrics::default());
-        let edge = Edge::new(settings, Arc::clone(&clock), Arc::new(SeededIds::new(seed)), metrics.clone());
-        let started_at_ms = clock.now().wall.as_ms();
-        Self {
-            lease: LeaseFunction::new(settings, stores, Some(Arc::new(source.clone())), edge.clone()),
-            ingest: IngestFunction::new(settings, stores, edge.clone()),
-            drainer: DrainerFunction::new(settings, stores, queue, Arc::new(MemoryEventBus::new()), edge).unwrap(),
-            metrics,
-            faults: Script::default(),
-            clock: None,
-            answers: None,
-            carried: Value::Null,
-            loop_id: (started_at_ms, format!("loop-{seed}")),
-        }
-    }
-
     /// Sets the wall clock of this process's host forward, or back.
     pub(crate) fn step_clock(&self, by_ms: i64) {
-        let clock = self.clock.as_ref().unwrap();
-        let wall = Timestamp::from_ms(clock.now().wall.as_ms().saturating_add_signed(by_ms));
-        clock.step_wall_to(wall);
+        let wall = Timestamp::from_ms(self.clock.now().wall.as_ms().saturating_add_signed(by_ms));
+        self.clock.step_wall_to(wall);
     }
 
     /// The answer to its next read of the group takes so long, on every clock.
     pub(crate) fn next_answer_takes(&self, delay: Duration) {
-        self.answers.as_ref().unwrap().delays.lock().unwrap().push_back(delay);
-    }
-
-    /// What an invocation that starts now may take.
-    fn limit(&self, budget: Duration) -> Limit {
-        Limit::new(self.lease.clock.now(), budget)
-    }
-
-    /// One command of the lease function.
-    pub(crate) async fn ask(&self, command: Value) -> Result<Value, FunctionError> {
-        self.lease.handle(command, &self.limit(Duration::from_secs(30))).await
-    }
-
-    /// One tick of this process's loop.
-    pub(crate) async fn tick(&mut self) -> Value {
-        let (started_at_ms, name) = &self.loop_id;
-        let command = json!({
-            "command": "tick",
-            "loop": { "started_at_ms": started_at_ms, "name": name },
-            "carried": self.carried,
-        });
-        let reply = self.ask(command).await.expect("a tick never raises");
-        self.carried = reply["carried"].clone();
-        reply
-    }
-
-    /// One drain call over both shards, with further fields in `more`.
-    pub(crate) async fn drain(&self, more: Value) -> Result<Value, FunctionError> {
-        let mut request = json!({ "command": "drain", "shards": SHARDS, "mode": { "kind": "scheduled" } });
-        for (name, value) in more.as_object().into_iter().flatten() {
-            request[name] = value.clone();
-        }
-        self.drainer.handle(request, &self.limit(Duration::from_secs(10))).await
-    }
-
-    /// Stores one message of one device.
-    pub(crate) async fn store(&self, id: &str) -> Result<Value, FunctionError> {
-        let event = rule_event(id, "telemetry/device-1", id.as_bytes());
-        self.ingest.handle(event, &self.limit(Duration::from_secs(10))).await
+        self.answers.delays.lock().unwrap().push_back(delay);
     }
 
     /// The last value of a metric.

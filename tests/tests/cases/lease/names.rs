@@ -37,7 +37,7 @@ async fn case_10_of_two_stacks_with_one_name_one_holds_and_the_other_is_told() {
         }
     }
     assert_eq!(told, ["Duplicate Instance"], "told once");
-    let asked = second.ask(json!({ "command": "step_down" })).await.unwrap();
+    let asked = second.lease(json!({ "command": "step_down" })).await.unwrap();
     assert_eq!((&asked["state"], &asked["holder"]["stack"]), (&json!("not_holder"), &json!("old-stack")));
     assert_eq!(lab.row().await.owner.unwrap().stack.as_str(), "old-stack");
 }
@@ -68,7 +68,7 @@ async fn case_60_a_recreated_stack_of_the_same_name_leads_again() {
     let lab = Lab::new(&[]);
     let mut old = lab.process_with("east", OLD);
     lab.pass(3, &mut [&mut old]).await;
-    assert_eq!(old.ask(json!({ "command": "release" })).await.unwrap()["state"], "released");
+    assert_eq!(old.lease(json!({ "command": "release" })).await.unwrap()["state"], "released");
     assert_eq!(standing(&lab.process_with("east", NEW).tick().await), ("leader", Some(2)));
     assert_eq!(standing(&old.tick().await).1, None, "a loop of the old stack that still runs takes nothing back");
 }

@@ -1,31 +1,21 @@
 //! The handlers over the real SDK client and an embedded DynamoDB, with a proxy between the two that spoils chosen requests.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use fencepost_local::table_server::{TableServer, TableStorage};
 use fencepost_protocol::lease::LeaseRecord;
 use fencepost_protocol::outbox::Slot;
-use fencepost_runtime::clock::{Clock, ManualClock};
-use fencepost_runtime::wiring::Stores;
-use fencepost_storage::dynamodb::{TableNames, create_tables};
-use fencepost_storage::memory::{MemoryQueue, MemorySource, QueueKind};
-use fencepost_storage::{ClientOptions, Clients};
-use fencepost_tests::harness::{START, settings};
-use fencepost_tests::proxy::Proxy;
+use fencepost_runtime::clock::ManualClock;
+use fencepost_runtime::settings::Settings;
+use fencepost_storage::memory::{MemoryEventBus, MemoryQueue, QueueKind};
+use fencepost_tests::harness::sdk::{REGION, RealTables, TABLE_SETTINGS, patient};
+use fencepost_tests::harness::{Instance, START, SeedOf, settings};
 
-use super::lab::{Extra, Process, group};
-
-const REGION: &str = "eu-west-1";
-const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-/// The tables' names, as the laboratory's settings have them; longer ones, because DynamoDB wants three characters.
-const TABLES: Extra<'static> = &[("FENCEPOST_LEASE_TABLE", "lease-table"), ("FENCEPOST_OUTBOX_TABLE", "outbox-table")];
+use super::lab::{Extra, group};
 
 /// Two tables behind a proxy, and a clock that every process shares.
 pub(crate) struct Real {
-    server: TableServer,
-    /// What stands between the SDK and the tables.
-    pub(crate) proxy: Proxy,
+    /// The tables, and what stands between them and the SDK.
+    pub(crate) tables: RealTables,
     /// The destination.
     pub(crate) queue: MemoryQueue,
     /// Stands still unless it is moved; the SDK's own time-outs are real.
@@ -36,24 +26,12 @@ pub(crate) struct Real {
 impl Real {
     /// Empty tables.
     pub(crate) async fn start() -> Self {
-        let server = TableServer::start(ANY_PORT, TableStorage::Memory).unwrap();
-        let proxy = Proxy::start("tables", &server.endpoint_url()).await.unwrap();
-        let real = Self {
-            server,
-            proxy,
+        Self {
+            tables: RealTables::start().await,
             queue: MemoryQueue::new(QueueKind::Standard),
             clock: Arc::new(ManualClock::new(START)),
             processes: 0,
-        };
-        real.create_tables().await;
-        real
-    }
-
-    /// Makes the tables that are missing.
-    pub(crate) async fn create_tables(&self) {
-        let clients = Clients::load(ClientOptions::loopback(self.server.endpoint_url(), REGION)).await.unwrap();
-        let names = TableNames { lease: "lease-table".to_owned(), outbox: "outbox-table".to_owned() };
-        create_tables(&clients, &names).await.unwrap();
+        }
     }
 
     /// A client that goes past the proxy.
@@ -62,35 +40,42 @@ impl Real {
         let config = Builder::new()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(REGION))
-            .endpoint_url(self.server.endpoint_url())
+            .endpoint_url(self.tables.server.endpoint_url())
             .credentials_provider(Credentials::new("loopback", "loopback", None, None, "fixed"));
         aws_sdk_dynamodb::Client::from_conf(config.build())
     }
 
-    /// A cold process of instance `name` on the shared clock.
-    pub(crate) async fn process(&mut self, name: &str, extra: Extra<'_>) -> Process {
-        let clock = Arc::clone(&self.clock);
-        self.process_on(name, extra, clock).await
+    /// A cold process of instance `name`, whose calls wait as long as it takes.
+    pub(crate) async fn process(&mut self, name: &str, extra: Extra<'_>) -> Instance {
+        let settings = real_settings(name, extra);
+        self.process_over(&settings, &patient(&settings)).await
     }
 
-    /// A cold process on a clock of its own.
-    pub(crate) async fn process_on(&mut self, name: &str, extra: Extra<'_>, clock: Arc<dyn Clock>) -> Process {
-        let extra: Vec<(&str, &str)> = TABLES.iter().chain(extra).copied().collect();
-        let settings = settings(name, &extra);
-        let options = ClientOptions::loopback(self.proxy.endpoint_url(), REGION);
-        let stores = Stores::open(&settings, options, None).await.unwrap();
+    /// A cold process whose calls wait as long as its settings say.
+    pub(crate) async fn process_with_its_own_time_outs(&mut self, name: &str, extra: Extra<'_>) -> Instance {
+        let settings = real_settings(name, extra);
+        self.process_over(&settings, &settings).await
+    }
+
+    async fn process_over(&mut self, settings: &Settings, of_calls: &Settings) -> Instance {
+        let stores = self.tables.open(of_calls).await;
         self.processes += 1;
-        let queue = Arc::new(self.queue.clone());
-        Process::new(&settings, &stores, queue, &MemorySource::new(false), clock, self.processes)
+        let (queue, bus) = (Arc::new(self.queue.clone()), Arc::new(MemoryEventBus::new()));
+        let seed = SeedOf { name: settings.identity.name.as_str(), process: self.processes };
+        Instance::over(settings, &stores, queue, bus, None, Arc::clone(&self.clock), seed)
     }
 
     /// The lease row, read past the proxy.
     pub(crate) async fn row(&self) -> LeaseRecord {
-        let options = ClientOptions::loopback(self.server.endpoint_url(), REGION);
-        let stores = Stores::open(&settings("reader", TABLES), options, None).await.unwrap();
+        let stores = self.tables.open_past_the_proxy(&real_settings("reader", &[])).await;
         match stores.leases.read_lease(&group()).await.unwrap() {
             Slot::Present(record) => record,
             other => panic!("no lease row: {other:?}"),
         }
     }
+}
+
+fn real_settings(name: &str, extra: Extra<'_>) -> Settings {
+    let extra: Vec<(&str, &str)> = TABLE_SETTINGS.iter().chain(extra).copied().collect();
+    settings(name, &extra)
 }

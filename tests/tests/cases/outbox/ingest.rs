@@ -35,10 +35,14 @@ async fn case_29_equal_payloads_and_equal_events() {
         assert_eq!((&first["outcome"], &second["outcome"]), (&json!("stored"), &json!("stored")), "two messages");
         let again = east.ingest(rule_event("a", "telemetry/d1", b"21.5")).await.unwrap();
         assert_eq!((&again["outcome"], &again["position"]), (&json!("duplicate"), &first["position"]));
-        let placed = world.tables.place(Match::operation("PutItem"), Times::Nth(1), lost.clone());
-        let before = world.tables.count("PutItem");
+        let placed = world.tables.proxy.place(Match::operation("PutItem"), Times::Nth(1), lost.clone());
+        let before = world.tables.proxy.count("PutItem");
         let retried = east.ingest(rule_event("c", "telemetry/d1", b"21.5")).await.unwrap();
-        assert_eq!((placed.hits(), world.tables.count("PutItem") - before), (1, 2), "{lost:?}: the SDK tried again");
+        assert_eq!(
+            (placed.hits(), world.tables.proxy.count("PutItem") - before),
+            (1, 2),
+            "{lost:?}: the SDK tried again"
+        );
         assert_eq!(retried["outcome"], "duplicate", "{lost:?}: the first try had stored it");
         assert_eq!(east.outstanding().await.len(), 3, "{lost:?}");
         assert_eq!(count(&east.drain(json!({})).await.unwrap(), "committed"), 3);

@@ -107,7 +107,7 @@ async fn case_34_retention_shorter_than_the_backlog() {
     let reply = east.drain(json!({})).await.unwrap();
     assert_eq!((count(&reply, "dead"), count(&reply, "unknown")), (1, 1));
     east.ingest(rule_event("pending", "telemetry/device-1", b"3")).await.unwrap();
-    assert_eq!(world.table_server.expire().unwrap(), 1, "the proof of the committed one, and nothing else");
+    assert_eq!(world.tables.server.expire().unwrap(), 1, "the proof of the committed one, and nothing else");
     let rows = east.outstanding().await;
     let mut facts: Vec<_> = rows.iter().map(|row| (row.id().as_str(), is_claimed(row))).collect();
     facts.sort_unstable();

@@ -141,7 +141,7 @@ async fn case_33_backlog_nobody_drains() {
 #[tokio::test]
 async fn case_35_access_denied() {
     let denied = |world: &World, operation: &str| {
-        world.tables.place(Match::operation(operation), Times::Always, proxy::Fault::Deny);
+        world.tables.proxy.place(Match::operation(operation), Times::Always, proxy::Fault::Deny);
     };
     let mut world = World::start(&[("FENCEPOST_STAMP_CACHE", "60s")]).await;
     let mut east = world.leader().await;
@@ -153,16 +153,16 @@ async fn case_35_access_denied() {
     assert!(!refused.error_type.is_transient());
     assert!(refused.message.contains("AccessDenied"), "{}", refused.message);
     // The lease.
-    world.tables.clear();
+    world.tables.proxy.clear();
     denied(&world, "GetItem");
     assert_eq!(east.drain(json!({})).await.unwrap_err().error_type, ErrorType::AccessDenied);
     // Claims.
-    world.tables.clear();
+    world.tables.proxy.clear();
     denied(&world, "BatchExecuteStatement");
     let reply = east.drain(json!({})).await.unwrap();
     assert_eq!((&reply["stopped_by"], count(&reply, "claimed"), count(&reply, "sent")), (&json!("store"), 0, 0));
     // Sends, for a night: a pass every ten minutes, nine hours long.
-    world.tables.clear();
+    world.tables.proxy.clear();
     let sends = world.queue.place(Match::operation("SendMessageBatch"), Times::Always, proxy::Fault::Deny);
     for _ in 0..54 {
         world.clock.advance(Duration::from_secs(600));

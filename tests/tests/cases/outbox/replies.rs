@@ -31,13 +31,13 @@ async fn case_23_commit_fails_after_send() {
         let mut east = world.leader().await;
         east.ingest(rule_event("m1", "telemetry/device-1", b"21.5")).await.unwrap();
         if lost_proof {
-            world.tables.place(tombstones(), Times::Always, Fault::FailBefore);
+            world.tables.proxy.place(tombstones(), Times::Always, Fault::FailBefore);
         }
-        let failed = world.tables.place(commits(), Times::First(2), Fault::DropBefore);
+        let failed = world.tables.proxy.place(commits(), Times::First(2), Fault::DropBefore);
         let reply = east.drain(json!({})).await.unwrap();
         assert_eq!((count(&reply, "sent"), count(&reply, "committed"), count(&reply, "unknown")), (1, 0, 1), "{what}");
         assert_eq!(failed.hits(), if lost_proof { 0 } else { 2 }, "{what}: no third try, and none by the SDK");
-        world.tables.clear();
+        world.tables.proxy.clear();
         let row = east.outstanding().await.remove(0);
         assert!(is_claimed(&row) && row.last_error.is_none(), "{what}: it keeps its claim: {row:?}");
         let seen = east.drain(json!({})).await.unwrap();
@@ -110,7 +110,7 @@ async fn case_51_sdk_retries_an_applied_write() {
         let mut world = World::start(&[]).await;
         let east = world.leader().await;
         east.ingest_many(30).await;
-        let placed = world.tables.place(claims(), Times::First(2), fault.clone());
+        let placed = world.tables.proxy.place(claims(), Times::First(2), fault.clone());
         let reply = east.drain(json!({})).await.unwrap();
         assert_eq!(placed.hits(), 2, "{fault:?}: 30 claims are two requests, and each lost its reply");
         assert_eq!((count(&reply, "claimed"), count(&reply, "committed")), (30, 30), "{fault:?}");
@@ -121,7 +121,7 @@ async fn case_51_sdk_retries_an_applied_write() {
         let mut world = World::start(&[]).await;
         let east = world.leader().await;
         east.ingest_many(30).await;
-        let placed = world.tables.place(commits(), Times::First(2), fault.clone());
+        let placed = world.tables.proxy.place(commits(), Times::First(2), fault.clone());
         let reply = east.drain(json!({})).await.unwrap();
         assert!(placed.hits() >= 1, "{fault:?}");
         assert_eq!((count(&reply, "committed"), count(&reply, "fenced")), (30, 0), "{fault:?}");
@@ -135,7 +135,7 @@ async fn case_51_sdk_retries_an_applied_write() {
         east.ingest_many(10).await;
         world.queue.place(Match::any(), Times::First(1), Fault::Throttle);
         let hand_back = Match::operation("BatchExecuteStatement").containing("REMOVE");
-        let placed = world.tables.place(hand_back, Times::Nth(1), fault.clone());
+        let placed = world.tables.proxy.place(hand_back, Times::Nth(1), fault.clone());
         let reply = east.drain(json!({})).await.unwrap();
         assert_eq!(placed.hits(), 1, "{fault:?}");
         assert_eq!((count(&reply, "handed_back"), count(&reply, "conflicts")), (10, 0), "{fault:?}");
@@ -149,7 +149,7 @@ async fn case_51_sdk_retries_an_applied_write() {
         let mut west = world.instance("west").await;
         west.tick().await;
         let release = Match::operation("UpdateItem").containing("released_by");
-        let placed = world.tables.place(release, Times::Nth(1), fault.clone());
+        let placed = world.tables.proxy.place(release, Times::Nth(1), fault.clone());
         let asked = east.lease(json!({ "command": "step_down" })).await.unwrap();
         assert_eq!((placed.hits(), &asked["state"]), (1, &json!("released")), "{fault:?}");
         world.clock.advance(std::time::Duration::from_secs(1));

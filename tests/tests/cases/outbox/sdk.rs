@@ -1,32 +1,26 @@
 //! The handlers over the real SDK clients: an embedded DynamoDB and a local SQS, each behind a proxy that spoils chosen
 //! requests.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_local::queue::{QueueServer, QueueStorage, StoredMessage};
-use fencepost_local::table_server::{TableServer, TableStorage};
 use fencepost_protocol::body::{BodyFormat, decode_body};
 use fencepost_runtime::clock::{Clock as _, ManualClock};
-use fencepost_runtime::wiring::{Stores, open_queue};
-use fencepost_storage::dynamodb::{TableNames, create_tables};
+use fencepost_runtime::wiring::open_queue;
+use fencepost_storage::Clients;
 use fencepost_storage::memory::MemoryEventBus;
-use fencepost_storage::{ClientOptions, Clients};
+use fencepost_tests::harness::sdk::{ANY_PORT, RealTables, TABLE_SETTINGS, loopback, patient};
 use fencepost_tests::harness::{Instance, START, SeedOf, settings};
 use fencepost_tests::proxy::{Match, Proxy};
 
-const REGION: &str = "eu-west-1";
-const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-
-/// Both services, their proxies, and the clock that every process shares. The SDK's own time-outs are real.
+/// Both services, their proxies, and the clock that every process shares. The SDK waits in real time, as long as it takes.
 pub(super) struct World {
     pub(super) clock: Arc<ManualClock>,
-    /// Before the tables.
-    pub(super) tables: Proxy,
+    /// The tables and their proxy.
+    pub(super) tables: RealTables,
     /// Before the queue.
     pub(super) queue: Proxy,
-    pub(super) table_server: TableServer,
     pub(super) queue_server: QueueServer,
     extra: Vec<(&'static str, String)>,
     queue_name: &'static str,
@@ -46,39 +40,27 @@ impl World {
         extra: &[(&'static str, &str)],
     ) -> Self {
         let clock = Arc::new(ManualClock::new(START));
-        let table_server = TableServer::start(ANY_PORT, TableStorage::Memory).expect("a table server");
-        let names = TableNames { lease: "lease-table".to_owned(), outbox: "outbox-table".to_owned() };
-        let direct = Clients::load(ClientOptions::loopback(table_server.endpoint_url(), REGION)).await.unwrap();
-        create_tables(&direct, &names).await.unwrap();
         let now_ms = {
             let clock = Arc::clone(&clock);
             Arc::new(move || clock.now().wall.as_ms())
         };
         let queue_server = QueueServer::start(ANY_PORT, QueueStorage::Memory, now_ms).expect("a queue server");
         queue_server.create_queue(queue_name, attributes).unwrap();
-        let tables = Proxy::start("tables", &table_server.endpoint_url()).await.unwrap();
         let queue = Proxy::start("queue", &queue_server.endpoint_url()).await.unwrap();
-        let mut own = vec![
-            ("FENCEPOST_LEASE_TABLE", names.lease),
-            ("FENCEPOST_OUTBOX_TABLE", names.outbox),
-            ("FENCEPOST_QUEUE_URL", queue_server.queue_url(queue_name)),
-            // The longest send that the profile's drainer has room for, since a busy machine's tests are slow.
-            ("FENCEPOST_SEND_TIMEOUT", "6s".to_owned()),
-            ("FENCEPOST_STEP_DOWN_GRACE", "9s".to_owned()),
-        ];
-        own.extend(extra.iter().map(|(name, value)| (*name, (*value).to_owned())));
-        Self { clock, tables, queue, table_server, queue_server, extra: own, queue_name, processes: 0 }
+        let own = TABLE_SETTINGS.iter().chain(extra).map(|(name, value)| (*name, (*value).to_owned()));
+        let extra = own.chain([("FENCEPOST_QUEUE_URL", queue_server.queue_url(queue_name))]).collect();
+        let tables = RealTables::start().await;
+        Self { clock, tables, queue, queue_server, extra, queue_name, processes: 0 }
     }
 
     /// A cold process of instance `name`.
     pub(super) async fn instance(&mut self, name: &str) -> Instance {
         let extra: Vec<(&str, &str)> = self.extra.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let mut settings = settings(name, &extra);
-        // Real time, in which no decision is made: only hung calls would wait so long, and there are none here.
-        settings.store_call_timeout = Duration::from_secs(30);
-        let options = |proxy: &Proxy| ClientOptions::loopback(proxy.endpoint_url(), REGION);
-        let stores = Stores::open(&settings, options(&self.tables), None).await.unwrap();
-        let queue = open_queue(&settings, &Clients::load(options(&self.queue)).await.unwrap(), None).unwrap();
+        let settings = settings(name, &extra);
+        let of_calls = patient(&settings);
+        let stores = self.tables.open(&of_calls).await;
+        let clients = Clients::load(loopback(&self.queue.endpoint_url())).await.unwrap();
+        let queue = open_queue(&of_calls, &clients, None).unwrap();
         let seed = SeedOf { name, process: self.processes };
         self.processes += 1;
         let bus = Arc::new(MemoryEventBus::new());
