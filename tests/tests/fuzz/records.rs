@@ -21,11 +21,12 @@ const RECORD: Decoder = Decoder {
 pub(crate) const LEASE: Decoder = Decoder {
     name: "record_lease",
     decode: |input| decode(input, records::lease::decode, records::lease::encode),
-    optional: &[("stepping_down", "nobody asked for it")],
+    optional: &[("stepping_down", "nobody asked for it"), ("last_release", "it followed no release")],
     open: &[
         ("", "a later version of the same schema may add attributes"),
         ("stepping_down.M", "the same"),
         ("released_by.M", "the same"),
+        ("last_release.M", "the same"),
     ],
     blamed: &[
         ("owner.**", "owner_stack"),
@@ -35,6 +36,7 @@ pub(crate) const LEASE: Decoder = Decoder {
         ("released_at", "released_by"),
         ("released_by", "owner"),
         ("fencing_token", "takeover_done"),
+        ("fencing_token", "last_release.fencing_token"),
     ],
     ..RECORD
 };

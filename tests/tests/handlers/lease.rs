@@ -140,6 +140,35 @@ async fn a_planned_handover_of_an_idle_outbox_takes_two_ticks() {
     assert_eq!((&status["leading"], &status["lease"]["token"]), (&json!(true), &json!(2)));
 }
 
+/// The release is the write of the command itself, so the successor's tick may come before any of the releaser's.
+#[tokio::test]
+async fn a_planned_handover_is_told_as_one_whoever_ticks_first() {
+    for successor_first in [false, true] {
+        let harness = Harness::new();
+        let (mut east, mut west) = (harness.instance("east"), harness.instance("west"));
+        pass(&harness, &mut [&mut east, &mut west], 3).await;
+        assert_eq!(east.lease(json!({ "command": "step_down" })).await.unwrap()["state"], "released");
+        harness.clock.advance(Duration::from_secs(1));
+        let (told, taken) = if successor_first {
+            let taken = west.tick().await;
+            (east.tick().await, taken)
+        } else {
+            (east.tick().await, west.tick().await)
+        };
+        assert_eq!((&taken["role"], &taken["token"]), (&json!("leader"), &json!(2)));
+        let events = told["events"].as_array().unwrap();
+        let kinds: Vec<_> = events.iter().map(|event| event["detail_type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["Step Down Requested", "Lease Released"], "successor first: {successor_first}");
+        assert!(events.iter().all(|event| event["detail"]["token"] == 1 && event["detail"]["reason"] == "step_down"));
+        assert_eq!((east.metrics.total(Metric::LeaseLost), west.metrics.total(Metric::LeaseTransfers)), (1.0, 1.0));
+        harness.clock.advance(Duration::from_secs(1));
+        assert_eq!(
+            (east.tick().await["events"].clone(), west.tick().await["role"].clone()),
+            (json!([]), json!("leader"))
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_step_down_with_a_claim_in_flight_waits_for_it_and_a_release_waits_inside_its_limit() {
     let harness = Harness::new();

@@ -227,6 +227,7 @@ fn a_stamp_is_what_the_lease_row_shows_or_none() {
         acquired_as: crate::lease::AcquiredAs::Acquired,
         stepping_down: None,
         released: None,
+        last_release: None,
         takeover_done: Stamp::NONE,
         takeover_try: 0,
         takeover_try_at: now(),

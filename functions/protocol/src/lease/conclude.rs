@@ -285,7 +285,7 @@ fn conclude_loop(
         },
     };
     let Telling { reported, reporting, mut transitions } = tell(&own, this, found.standing, |from, to| {
-        transitions(own.told_token, from, to, &conclusion.record, found.lost)
+        transitions(&rules.me, own.told_token, from, to, &conclusion.record, found.lost)
     });
     conclusion.source = source_wanted(rules, found.standing, !transitions.is_empty(), now);
     conclusion.carried.told = match transitions.is_empty() {

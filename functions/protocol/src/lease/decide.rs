@@ -3,8 +3,8 @@
 use super::deadline::{is_mine_until, renew_due_at};
 use super::evidence::{Maturity, observe};
 use super::{
-    AcquiredAs, Command, FenceRaise, GroupRecords, InstanceRecord, LeaseRecord, LeaseWrite, Released, Rules,
-    SourceMode, StepDownReason, SteppingDown,
+    AcquiredAs, Command, FenceRaise, GroupRecords, InstanceRecord, LastRelease, LeaseRecord, LeaseWrite, Released,
+    Rules, SourceMode, StepDownReason, SteppingDown,
 };
 use crate::ids::{AttemptId, FencingToken, Identity, Malformed, Stamp};
 use crate::outbox::{Damage, Fence, Slot};
@@ -259,6 +259,7 @@ fn release(rules: &Rules, input: &Input, record: &LeaseRecord, reason: StepDownR
         owner: None,
         stepping_down: None,
         released: Some(released),
+        last_release: None,
         attempt: input.attempt.clone(),
         ..record.clone()
     };
@@ -293,6 +294,7 @@ fn acquire(rules: &Rules, input: &Input, record: Option<&LeaseRecord>, how: Acqu
         acquired_as: how,
         stepping_down: None,
         released: None,
+        last_release: record.and_then(followed),
         takeover_done: record.map_or(Stamp::NONE, |record| record.takeover_done),
         takeover_try: 0,
         takeover_try_at: input.after.wall,
@@ -310,6 +312,12 @@ fn acquire(rules: &Rules, input: &Input, record: Option<&LeaseRecord>, how: Acqu
         )),
         ..Decision::default()
     }
+}
+
+/// The release that an acquisition over `record` follows.
+fn followed(record: &LeaseRecord) -> Option<LastRelease> {
+    let released = record.released.as_ref()?;
+    Some(LastRelease { by: released.by.clone(), token: record.token, reason: released.reason })
 }
 
 fn exhausted(rules: &Rules, malformed: Malformed) -> Damage {

@@ -50,6 +50,18 @@ pub struct Released {
     pub reason: StepDownReason,
 }
 
+/// The planned release that the present holder's acquisition followed. The releaser may come to look only after it, and this tells
+/// it that nothing went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LastRelease {
+    /// The releaser.
+    pub by: Identity,
+    /// The token that it held the lease under.
+    pub token: FencingToken,
+    /// Why.
+    pub reason: StepDownReason,
+}
+
 /// The lease row of a group. Every write makes a new version under a new `attempt`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LeaseRecord {
@@ -69,8 +81,11 @@ pub struct LeaseRecord {
     pub acquired_as: AcquiredAs,
     /// A step-down in progress.
     pub stepping_down: Option<SteppingDown>,
-    /// The last release; cleared by an acquisition.
+    /// By whom it is free, and who abstains; an acquisition makes [`LeaseRecord::last_release`] of it.
     pub released: Option<Released>,
+    /// The release that this holder's acquisition followed; `None` where it followed none: a first, a seized, a reclaimed lease.
+    /// It only tells, and keeps nobody from the lease.
+    pub last_release: Option<LastRelease>,
     /// The highest token whose takeover was finished; [`Stamp::NONE`] for none.
     pub takeover_done: Stamp,
     /// Which try of this token's takeover is due or running, from 0.
@@ -102,10 +117,23 @@ impl LeaseRecord {
         if self.owner.is_some() && self.released.is_some() {
             return Err(Malformed::new("released_by", "stands beside an owner"));
         }
+        // A version without this field leaves it as it was, beside whatever it writes; tokens grow all the same.
+        if self.last_release.as_ref().is_some_and(|last| last.token >= self.token) {
+            return Err(Malformed::new("last_release.fencing_token", "is not below the row's fencing_token"));
+        }
         if self.takeover_done.is_above(self.token) {
             return Err(Malformed::new("takeover_done", "is above the row's fencing_token"));
         }
         Ok(())
+    }
+
+    /// Why `me` released this lease as planned, having held it under `token`; `None` where the row tells of no such release. The
+    /// row tells of a release until the second acquisition after it.
+    pub fn release_of(&self, me: &Identity, token: FencingToken) -> Option<StepDownReason> {
+        let free = self.released.as_ref().map(|released| (&released.by, self.token, released.reason));
+        let followed = self.last_release.as_ref().map(|last| (&last.by, last.token, last.reason));
+        let mut releases = [free, followed].into_iter().flatten();
+        releases.find(|(by, under, _)| *by == me && *under == token).map(|(.., reason)| reason)
     }
 
     /// Is `me` the owner, name and stack?

@@ -3,11 +3,14 @@
 //! Transitions are derived from the difference between what an instance is and what the world was last told, never from
 //! "I just wrote". So an acquisition whose reply was lost is told by the next tick. A telling is confirmed by the next tick of
 //! the loop that told it; where that confirmation does not come, another loop tells it again: at least once, never lost.
+//!
+//! A planned release is told as one although its successor may be quicker than the releaser's next tick: the row keeps it through
+//! the acquisition that follows ([`LeaseRecord::release_of`]). Two acquisitions before that tick hide it: then it is `Lost`.
 
 use serde::{Deserialize, Serialize};
 
 use super::{AcquiredAs, InstanceRecord, LeaseRecord, LoopId, Reporting, Standing, StepDownReason};
-use crate::ids::{FencingToken, Stamp};
+use crate::ids::{FencingToken, Identity, Stamp};
 use crate::outbox::Slot;
 use crate::time::Timestamp;
 
@@ -192,9 +195,10 @@ pub(super) fn tell(
 
 /// The transitions that lead from what was told to what is.
 ///
-/// `told_token` is the highest token already told as held; `record` is the lease row as it stands; `lost` is why this instance is no holder, where a failed call or a damaged row
-/// made it so.
+/// `told_token` is the highest token already told as held; `record` is the lease row as it stands; `lost` is why this instance is
+/// no holder, where a failed call or a damaged row made it so.
 pub(super) fn transitions(
+    me: &Identity,
     told_token: Stamp,
     from: Standing,
     to: Standing,
@@ -206,19 +210,19 @@ pub(super) fn transitions(
         (Standing::Standby, Standing::Holder { token, stepping_down }) => {
             gained(told_token, record, token, stepping_down)
         }
-        (Standing::Holder { token: old, .. }, Standing::Holder { token, stepping_down }) if token != old => {
-            let mut all = vec![Transition {
-                kind: TransitionKind::Lost,
-                token: old,
-                reason: Some(lost.unwrap_or(LostReason::Deadline)),
-            }];
+        (Standing::Holder { token: old, stepping_down: was }, Standing::Holder { token, stepping_down })
+            if token != old =>
+        {
+            let mut all = given_up(me, old, was, record, lost.unwrap_or(LostReason::Deadline));
             all.extend(gained(told_token, record, token, stepping_down));
             all
         }
         (Standing::Holder { stepping_down: was, .. }, Standing::Holder { token, stepping_down }) => {
             requested(token, was, stepping_down).into_iter().collect()
         }
-        (Standing::Holder { token, stepping_down }, Standing::Standby) => given_up(token, stepping_down, record, lost),
+        (Standing::Holder { token, stepping_down }, Standing::Standby) => {
+            given_up(me, token, stepping_down, record, lost.unwrap_or(LostReason::Superseded))
+        }
     }
 }
 
@@ -248,22 +252,20 @@ fn requested(token: FencingToken, was: Option<StepDownReason>, is: Option<StepDo
     }
 }
 
+/// A planned release is told as one, also where a successor has acquired the lease meanwhile; anything else as `lost`.
 fn given_up(
+    me: &Identity,
     token: FencingToken,
     was_stepping_down: Option<StepDownReason>,
     record: &Slot<LeaseRecord>,
-    lost: Option<LostReason>,
+    lost: LostReason,
 ) -> Vec<Transition> {
-    let released = record.present().filter(|record| record.owner.is_none() && record.token == token);
-    let released = released.and_then(|record| record.released.as_ref());
-    match released {
-        Some(released) => {
-            let mut all: Vec<_> = requested(token, was_stepping_down, Some(released.reason)).into_iter().collect();
-            all.push(Transition { kind: TransitionKind::Released, token, reason: Some(released.reason.into()) });
+    match record.present().and_then(|record| record.release_of(me, token)) {
+        Some(reason) => {
+            let mut all: Vec<_> = requested(token, was_stepping_down, Some(reason)).into_iter().collect();
+            all.push(Transition { kind: TransitionKind::Released, token, reason: Some(reason.into()) });
             all
         }
-        None => {
-            vec![Transition { kind: TransitionKind::Lost, token, reason: Some(lost.unwrap_or(LostReason::Superseded)) }]
-        }
+        None => vec![Transition { kind: TransitionKind::Lost, token, reason: Some(lost) }],
     }
 }

@@ -41,6 +41,7 @@ ends! {
     EvidenceDiscarded => "evidence of the losing tick discarded",
     Released => "release by the tick",
     ReleasedAtOnce => "release in the write of the command",
+    FollowedAtOnce => "release found by its releaser beneath the successor's acquisition",
     Abstention => "abstention",
     Resumed => "abstention ended by resume",
     MarkTakenBack => "step-down taken back",

@@ -35,7 +35,7 @@ fn lease_two_loops() {
     check(Bounds {
         ticks_at_once: 2,
         pace: 2,
-        kinds: &[Fault::LostReply, Fault::Late, Fault::Twice, Fault::Unreadable],
+        kinds: &[Fault::LostReply, Fault::Late, Fault::Twice, Fault::Unreadable, Fault::ForgetEvidence],
         faults: either(1, 2),
         ends: &[End::RefusedWrite, End::FenceRefused, End::EvidenceDiscarded, End::TakenUp],
         ..Bounds::new("lease_two_loops", cast(&["a1"]), either(2, 3))
@@ -109,6 +109,7 @@ fn lease_step_down() {
         ends: &[
             End::Released,
             End::ReleasedAtOnce,
+            End::FollowedAtOnce,
             End::Abstention,
             End::Resumed,
             End::MarkTakenBack,
@@ -140,7 +141,7 @@ fn takeover_bound() {
         whole_ticks: true,
         steady: &[1],
         wall_ahead_s: &[600, 0],
-        kinds: &[Fault::Crash, Fault::SlowRead],
+        kinds: &[Fault::Crash, Fault::SlowRead, Fault::ForgetEvidence],
         faults: either(1, 2),
         vacancy_max: Some(timing.warm_takeover_bound(Duration::ZERO) - holder_leads),
         ends: &[End::Takeover],

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use fencepost_protocol::drain::ClaimedRow;
 use fencepost_protocol::ids::FencingToken;
 use fencepost_protocol::lease::{AcquiredAs, Conclusion, LeaseRecord, Purpose, Rules, Standing};
 use fencepost_protocol::outbox::Slot;
@@ -26,6 +27,8 @@ pub(crate) const SEIZED_TOO_EARLY: &str = "P5: no seizure before the holder's ow
 pub(crate) const HOLDER_TOO_LONG: &str = "I7: no holder past its own deadline";
 /// Who released the lease leaves it alone for a TTL.
 pub(crate) const NO_ABSTENTION: &str = "P7: no acquisition while abstaining";
+/// A row tells of the release that its holder's acquisition followed, and of no earlier one.
+pub(crate) const RELEASE_FORGOTTEN: &str = "a release is told through the acquisition that follows it";
 /// What was committed is not sent again while its tombstone stands.
 pub(crate) const SENT_AGAIN: &str = "P2: no send of a committed message";
 /// Sends start only after the lease was read again and still named their sender, token and all.
@@ -61,10 +64,23 @@ pub(crate) fn judge_lease_write(
     if let Some(released) = released.filter(|released| next.confirmed_at < released.at.plus(next.lease_ttl)) {
         world.breach(NO_ABSTENTION, format!("{} released at {} and took it back", released.by, released.at));
     }
+    let told = next.last_release.as_ref().map(|last| (&last.by, last.token, last.reason));
+    if told != standing.released.as_ref().map(|released| (&released.by, standing.token, released.reason)) {
+        world.breach(RELEASE_FORGOTTEN, format!("{told:?} follows {:?} under {}", standing.released, standing.token));
+    }
 }
 
-/// Judges the start of a page's sends, which follows from a read of the lease in this very step.
-pub(crate) fn judge_sends(world: &mut World, rules: &Rules, token: FencingToken, now: Timestamp) {
+/// Judges the start of a page's sends, which follows from a read of the lease and of the tombstones in this very step.
+pub(crate) fn judge_sends(
+    world: &mut World,
+    rules: &Rules,
+    token: FencingToken,
+    send: &[ClaimedRow],
+    now: Timestamp,
+) {
+    if let Some(claimed) = send.iter().find(|claimed| world.committed.contains(claimed.row.id())) {
+        world.breach(SENT_AGAIN, format!("{} by {}, which has just read the tombstones", claimed.row.key, rules.me));
+    }
     let may = world.store.lease.present().is_some_and(|record| {
         record.is_owned_by(&rules.me)
             && record.token == token

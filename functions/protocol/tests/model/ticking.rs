@@ -247,9 +247,7 @@ impl World {
         let host = &mut self.hosts[tick.who];
         // What was told is left out, and the variable with it.
         host.carried = Carried { told: None, unrecorded: false, ..conclusion.carried };
-        if let (Standing::Holder { token, .. }, Some(until)) = (conclusion.standing, conclusion.deadline)
-            && bounds.clocks_are_even()
-        {
+        if let (Standing::Holder { token, .. }, Some(until)) = (conclusion.standing, conclusion.deadline) {
             host.belief = host.belief.max(Some((token, until)));
         }
     }
@@ -321,6 +319,12 @@ impl World {
         }
         if matches!(outcome, LeaseOutcome::Refused(_)) {
             reached.note(End::RefusedWrite);
+        }
+        let told = tick.carried.holding.zip(conclusion.record.present());
+        if told
+            .is_some_and(|(held, record)| record.owner.is_some() && record.release_of(&rules.me, held.token).is_some())
+        {
+            reached.note(End::FollowedAtOnce);
         }
         let holds = matches!(conclusion.standing, Standing::Holder { .. });
         let is_mine = conclusion.record.present().filter(|record| record.is_owned_by(&rules.me));

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use fencepost_protocol::ids::{AttemptId, Stamp};
-use fencepost_protocol::lease::{AcquiredAs, LeaseRecord, LeaseWrite, Released, StepDownReason, SteppingDown};
+use fencepost_protocol::lease::{
+    AcquiredAs, LastRelease, LeaseRecord, LeaseWrite, Released, StepDownReason, SteppingDown,
+};
 use fencepost_protocol::limits::FENCING_TOKEN_MAX;
 use fencepost_protocol::outbox::Slot;
 use fencepost_protocol::time::Timestamp;
@@ -95,12 +97,16 @@ async fn what_a_new_version_lacks_is_removed(world: &World) -> Outcome {
     let held = LeaseRecord { stepping_down: Some(mark), ..world.held("a1", 3)? };
     let released = Released { by: identity("east")?, at, reason: StepDownReason::StepDown };
     let free = LeaseRecord { owner: None, released: Some(released), ..world.held("a2", 3)? };
-    let again = world.held("a3", 4)?;
+    let last = LastRelease { by: identity("east")?, token: token(3)?, reason: StepDownReason::StepDown };
+    let again = LeaseRecord { last_release: Some(last), ..world.held("a3", 4)? };
+    let seized = world.held("a4", 5)?;
     write(world, None, &held).await?;
     write(world, Some(&held), &free).await?;
     stands(world, &free).await?;
     write(world, Some(&free), &again).await?;
-    stands(world, &again).await
+    stands(world, &again).await?;
+    write(world, Some(&again), &seized).await?;
+    stands(world, &seized).await
 }
 
 async fn every_field_comes_back(world: &World) -> Outcome {
@@ -113,6 +119,11 @@ async fn every_field_comes_back(world: &World) -> Outcome {
         confirmed_at: far,
         acquired_as: AcquiredAs::Reclaimed,
         stepping_down: Some(SteppingDown { since: Timestamp::from_ms(0), reason: StepDownReason::Shutdown }),
+        last_release: Some(LastRelease {
+            by: identity("eu-central_1.a")?,
+            token: token(FENCING_TOKEN_MAX - 1)?,
+            reason: StepDownReason::Shutdown,
+        }),
         takeover_done: Stamp::new(FENCING_TOKEN_MAX)?,
         takeover_try: u32::MAX,
         takeover_try_at: far,

@@ -154,6 +154,7 @@ impl World {
             acquired_as: AcquiredAs::Acquired,
             stepping_down: None,
             released: None,
+            last_release: None,
             takeover_done: Stamp::NONE,
             takeover_try: 0,
             takeover_try_at: Timestamp::from_ms(START_MS),

@@ -3,11 +3,13 @@
 //! Key: `lease` = the group's name, `record` = `LEASE`. Cardinality: one per lease group, kept for ever (a release keeps it,
 //! so that tokens only grow). Mutability: rewritten whole by every acquisition, renewal, step-down mark and release, each
 //! on condition of the `attempt` that was read.
+//!
+//! `last_release` came after the first version of this schema: a row without it followed no release that could be told.
 
 use std::time::Duration;
 
 use fencepost_protocol::ids::{AttemptId, FencingToken, Identity, InstanceName, LeaseName, Malformed, StackId};
-use fencepost_protocol::lease::{AcquiredAs, LeaseRecord, Released, StepDownReason, SteppingDown};
+use fencepost_protocol::lease::{AcquiredAs, LastRelease, LeaseRecord, Released, StepDownReason, SteppingDown};
 use fencepost_protocol::outbox::{Damage, SCHEMA};
 use fencepost_protocol::time::duration_ms;
 
@@ -38,6 +40,8 @@ pub const STEPPING_DOWN: &str = "stepping_down";
 pub const RELEASED_BY: &str = "released_by";
 /// When, on the releaser's clock, in milliseconds.
 pub const RELEASED_AT: &str = "released_at";
+/// Map {name, stack, reason, fencing_token}: the release that the present holder's acquisition followed.
+pub const LAST_RELEASE: &str = "last_release";
 /// The highest token whose takeover was finished; 0 for none.
 pub const TAKEOVER_DONE: &str = "takeover_done";
 /// Which try of the token's takeover is due or running.
@@ -48,7 +52,7 @@ pub const TAKEOVER_TRY_AT: &str = "takeover_try_at";
 pub const ATTEMPT: &str = "attempt";
 
 /// Every attribute of the row but its key. A write sets those that [`encode`] yields and removes the others.
-pub const ATTRIBUTES: [&str; 15] = [
+pub const ATTRIBUTES: [&str; 16] = [
     OWNER,
     OWNER_STACK,
     FENCING_TOKEN,
@@ -59,6 +63,7 @@ pub const ATTRIBUTES: [&str; 15] = [
     STEPPING_DOWN,
     RELEASED_BY,
     RELEASED_AT,
+    LAST_RELEASE,
     TAKEOVER_DONE,
     TAKEOVER_TRY,
     TAKEOVER_TRY_AT,
@@ -94,13 +99,12 @@ pub fn encode(record: &LeaseRecord) -> Item {
         set(STEPPING_DOWN, Value::map([since, (REASON, Value::text(reason_text(mark.reason)))]));
     }
     if let Some(released) = &record.released {
-        let by = [
-            (NAME, Value::text(released.by.name.as_str())),
-            (STACK, Value::text(released.by.stack.as_str())),
-            (REASON, Value::text(reason_text(released.reason))),
-        ];
-        set(RELEASED_BY, Value::map(by));
+        set(RELEASED_BY, Value::map(release_fields(&released.by, released.reason)));
         set(RELEASED_AT, Value::number(released.at.as_ms()));
+    }
+    if let Some(last) = &record.last_release {
+        let token = (FENCING_TOKEN, Value::number(last.token.get()));
+        set(LAST_RELEASE, Value::map(release_fields(&last.by, last.reason).into_iter().chain([token])));
     }
     set(TAKEOVER_DONE, Value::number(record.takeover_done.get()));
     set(TAKEOVER_TRY, Value::number(record.takeover_try.into()));
@@ -108,6 +112,11 @@ pub fn encode(record: &LeaseRecord) -> Item {
     set(ATTEMPT, Value::text(record.attempt.as_str()));
     set(SCHEMA_ATTRIBUTE, Value::number(SCHEMA.into()));
     item
+}
+
+fn release_fields(by: &Identity, reason: StepDownReason) -> [(&'static str, Value); 3] {
+    let (name, stack) = (Value::text(by.name.as_str()), Value::text(by.stack.as_str()));
+    [(NAME, name), (STACK, stack), (REASON, Value::text(reason_text(reason)))]
 }
 
 /// Reads a lease row.
@@ -132,6 +141,7 @@ fn read(fields: &Fields<'_>) -> Result<LeaseRecord, Malformed> {
         acquired_as: fields.parsed(ACQUIRED_AS, parse_acquired_as)?,
         stepping_down: read_stepping_down(fields)?,
         released: read_released(fields)?,
+        last_release: read_last_release(fields)?,
         takeover_done: fields.stamp(TAKEOVER_DONE)?,
         takeover_try: fields.count(TAKEOVER_TRY)?,
         takeover_try_at: fields.moment(TAKEOVER_TRY_AT)?,
@@ -162,6 +172,15 @@ fn read_released(fields: &Fields<'_>) -> Result<Option<Released>, Malformed> {
         by: read_identity(&by, NAME, STACK)?,
         at: fields.moment(RELEASED_AT)?,
         reason: by.parsed(REASON, parse_reason)?,
+    }))
+}
+
+fn read_last_release(fields: &Fields<'_>) -> Result<Option<LastRelease>, Malformed> {
+    let Some(last) = fields.map_opt(LAST_RELEASE)? else { return Ok(None) };
+    Ok(Some(LastRelease {
+        by: read_identity(&last, NAME, STACK)?,
+        token: read_token(&last, FENCING_TOKEN)?,
+        reason: last.parsed(REASON, parse_reason)?,
     }))
 }
 

@@ -69,6 +69,7 @@ fn lease(number: u64) -> LeaseRecord {
         acquired_as: AcquiredAs::Acquired,
         stepping_down: None,
         released: None,
+        last_release: None,
         takeover_done: Stamp::NONE,
         takeover_try: 0,
         takeover_try_at: at(0),

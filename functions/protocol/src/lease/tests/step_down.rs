@@ -24,6 +24,84 @@ fn an_idle_holder_releases_in_the_very_write_that_was_asked_for() {
 }
 
 #[test]
+fn a_release_is_told_as_one_also_when_the_successor_was_quicker() {
+    for (asked_first, in_flight) in [(false, false), (true, true)] {
+        let (mut store, mut east, mut west) = led_by_east();
+        let tick = Command::Tick { me_loop: east.me_loop.clone(), delivered: true };
+        east.run(&mut store, ASKED, NOON + 2000, Fault::None, in_flight);
+        if asked_first {
+            let told = east.run(&mut store, tick, NOON + 2500, Fault::None, true).told();
+            assert_eq!(told, [TransitionKind::StepDownRequested]);
+            // The release of a tick that got no reply.
+            let lost = east.tick_with(&mut store, NOON + 3000, Fault::After(FailureKind::TimedOut));
+            assert!(lost.told().is_empty() && store.row().owner.is_none());
+        }
+        assert_eq!(west.tick(&mut store, NOON + 3500).told(), [TransitionKind::Acquired]);
+        let late = east.tick(&mut store, NOON + 4000);
+        let requested = (!asked_first).then_some(TransitionKind::StepDownRequested);
+        let expected: Vec<_> = requested.into_iter().chain([TransitionKind::Released]).collect();
+        assert_eq!((late.conclusion.role, late.told()), (Role::Standby, expected));
+        let released = late.conclusion.transitions.last().unwrap();
+        assert_eq!((released.token.get(), released.reason), (1, Some(LostReason::StepDown)));
+        assert!(east.tick(&mut store, NOON + 5000).told().is_empty(), "once");
+        west.run(&mut store, Command::StepDown(StepDownReason::Shutdown), NOON + 5500, Fault::None, false);
+        assert_eq!(west.tick(&mut store, NOON + 6000).conclusion.transitions.last().unwrap().token.get(), 2);
+    }
+}
+
+#[test]
+fn a_release_that_was_resumed_before_the_next_tick_is_told_as_one_too() {
+    let (mut store, mut east, _) = led_by_east();
+    east.run(&mut store, ASKED, NOON + 2000, Fault::None, false);
+    east.run(&mut store, Command::Resume, NOON + 2200, Fault::None, false);
+    let again = east.tick(&mut store, NOON + 3000);
+    assert_eq!(again.told(), [TransitionKind::StepDownRequested, TransitionKind::Released, TransitionKind::Acquired]);
+}
+
+#[test]
+fn a_row_tells_of_the_release_right_before_it_and_of_no_other() {
+    let (mut store, mut east, mut west) = led_by_east();
+    east.run(&mut store, ASKED, NOON + 2000, Fault::None, false);
+    west.tick(&mut store, NOON + 3000);
+    let followed =
+        LastRelease { by: east.rules.me.clone(), token: FencingToken::FIRST, reason: StepDownReason::StepDown };
+    assert_eq!(store.row().last_release, Some(followed.clone()));
+    west.tick(&mut store, NOON + 8000);
+    assert_eq!((store.row().renewal, &store.row().last_release), (1, &Some(followed)), "renewals keep it");
+    // Another's release, and one under another token, are not mine.
+    assert_eq!(store.row().release_of(&east.rules.me, store.row().token), None);
+    assert_eq!(store.row().release_of(&west.rules.me, FencingToken::FIRST), None);
+    let mut seized = store.clone();
+    for second in 9..=30 {
+        east.tick(&mut seized, NOON + second * 1000);
+    }
+    assert_eq!((seized.row().acquired_as, &seized.row().last_release), (AcquiredAs::Seized, &None));
+    west.tick(&mut store, NOON + 60_000);
+    assert_eq!((store.row().acquired_as, &store.row().last_release), (AcquiredAs::Reclaimed, &None));
+    west.run(&mut store, ASKED, NOON + 61_000, Fault::None, false);
+    assert!(store.row().released.is_some() && store.row().last_release.is_none(), "a free row says it as its own");
+}
+
+#[test]
+fn who_released_and_leads_again_inside_its_ttl_is_a_holder_like_any_other() {
+    let (mut store, mut east, mut west) = led_by_east();
+    east.run(&mut store, ASKED, NOON + 2000, Fault::None, false);
+    assert_eq!(west.tick(&mut store, NOON + 3000).token(), Some(2));
+    west.run(&mut store, ASKED, NOON + 4000, Fault::None, false);
+    // East still had 12s to abstain, but this release is not its own.
+    assert_eq!(east.tick(&mut store, NOON + 5000).token(), Some(3));
+    assert_eq!(
+        west.tick(&mut store, NOON + 5500).conclusion.role,
+        Role::Standby,
+        "nor does west abstain from another's"
+    );
+    for second in 6..=40 {
+        let ran = east.tick(&mut store, NOON + second * 1000);
+        assert_eq!((ran.conclusion.role, ran.token()), (Role::Leader, Some(3)), "{second}s");
+    }
+}
+
+#[test]
 fn with_claims_in_flight_the_mark_stands_until_they_end_or_the_grace_does() {
     let (mut store, mut east, _) = led_by_east();
     let asked = east.run(&mut store, ASKED, NOON + 2000, Fault::None, true);

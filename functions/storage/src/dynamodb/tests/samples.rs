@@ -41,6 +41,7 @@ pub(super) fn acquisition(attempt_name: &str) -> LeaseWrite {
         acquired_as: AcquiredAs::Acquired,
         stepping_down: None,
         released: None,
+        last_release: None,
         takeover_done: Stamp::NONE,
         takeover_try: 0,
         takeover_try_at: Timestamp::from_ms(1_700_000_000_000),

@@ -45,13 +45,14 @@ fn assert_mutations<T: PartialEq + Debug>(
     }
 }
 
-const LEASE_PARTNERS: [(&str, &str); 9] = [
+const LEASE_PARTNERS: [(&str, &str); 10] = [
     (lease::OWNER, lease::OWNER_STACK),
     (lease::OWNER_STACK, lease::OWNER),
     (lease::RELEASED_BY, lease::RELEASED_AT),
     (lease::RELEASED_AT, lease::RELEASED_BY),
     (lease::RELEASED_BY, lease::OWNER),
     (lease::FENCING_TOKEN, lease::TAKEOVER_DONE),
+    (lease::FENCING_TOKEN, "last_release.fencing_token"),
     (lease::RELEASED_BY, "released_by.name"),
     (lease::OWNER, lease::RELEASED_BY),
     (lease::OWNER_STACK, lease::RELEASED_BY),

@@ -48,6 +48,7 @@ fn lease_rows() {
         acquired_as: AcquiredAs::Acquired,
         stepping_down: None,
         released: None,
+        last_release: None,
         takeover_done: Stamp::new(4).unwrap(),
         takeover_try: 0,
         takeover_try_at: Timestamp::from_ms(1),
@@ -55,7 +56,16 @@ fn lease_rows() {
     });
     let released =
         Value::map([("name", Value::text("east")), ("stack", Value::text("s1")), ("reason", Value::text("step_down"))]);
+    let followed = |token| {
+        let Value::Map(mut by) = released.clone() else { unreachable!("a map") };
+        by.insert("fencing_token".to_owned(), number(token));
+        Value::Map(by)
+    };
     for (field, value, blamed) in [
+        (lease::LAST_RELEASE, released.clone(), "last_release.fencing_token"),
+        (lease::LAST_RELEASE, followed("0"), "last_release.fencing_token"),
+        (lease::LAST_RELEASE, followed("5"), "last_release.fencing_token"),
+        (lease::LAST_RELEASE, Value::map([("fencing_token", number("4"))]), "last_release.name"),
         (lease::FENCING_TOKEN, number("0"), lease::FENCING_TOKEN),
         (lease::FENCING_TOKEN, number(TOKEN_TOO_LARGE), lease::FENCING_TOKEN),
         (lease::FENCING_TOKEN, number("3"), lease::TAKEOVER_DONE),

@@ -7,8 +7,8 @@ use fencepost_protocol::ids::{
     Shard, StackId, Stamp,
 };
 use fencepost_protocol::lease::{
-    AcquiredAs, Evidence, InstanceRecord, LeaseRecord, Liveness, LoopId, Released, Reporting, Standing, StepDownReason,
-    SteppingDown,
+    AcquiredAs, Evidence, InstanceRecord, LastRelease, LeaseRecord, Liveness, LoopId, Released, Reporting, Standing,
+    StepDownReason, SteppingDown,
 };
 use fencepost_protocol::limits;
 use fencepost_protocol::outbox::{DeadRow, DeathReason, Fence, OutboxRow, Status, Tombstone};
@@ -55,11 +55,20 @@ fn released() -> impl Strategy<Value = Released> {
     (identity(), moment(), reason()).prop_map(|(by, at, reason)| Released { by, at, reason })
 }
 
+/// A release under a token below `token`, where there is one.
+fn last_release(token: FencingToken) -> impl Strategy<Value = Option<LastRelease>> {
+    let below = 0..token.get();
+    option::of((identity(), below, reason())).prop_map(|last| {
+        let (by, below, reason) = last?;
+        Some(LastRelease { by, token: FencingToken::new(below).ok()?, reason })
+    })
+}
+
 prop_compose! {
     pub(super) fn lease_record()(
         lease in lease_name(),
         held_by in prop_oneof![identity().prop_map(Ok), released().prop_map(Err)],
-        (token, done) in token().prop_flat_map(|token| (Just(token), 0..=token.get())),
+        (token, done, last_release) in token().prop_flat_map(|token| (Just(token), 0..=token.get(), last_release(token))),
         renewal in any::<u64>(),
         lease_ttl in (1_000..=86_400_000_u64).prop_map(Duration::from_millis),
         confirmed_at in moment(),
@@ -72,6 +81,7 @@ prop_compose! {
             lease,
             owner: held_by.clone().ok(),
             released: held_by.err(),
+            last_release,
             takeover_done: Stamp::new(done).unwrap(),
             token, renewal, lease_ttl, confirmed_at, acquired_as, stepping_down, takeover_try, takeover_try_at, attempt,
         }
