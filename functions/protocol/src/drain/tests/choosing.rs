@@ -107,6 +107,49 @@ fn an_unordered_lone_row_is_read_from_its_own_millisecond() {
 }
 
 #[test]
+fn a_lone_call_ends_behind_its_row_and_in_every_other_shard() {
+    let rows = [row("a", 60, "before"), row("b", 50, "lone"), row("c", 40, "behind")];
+    let lone = Alone { key: rows[1].key.clone(), claim: None };
+    let both = DrainRequest::scheduled(vec![shard(0), shard(1)]);
+    let end_of = |lone: &Alone, rows: &[OutboxRow]| {
+        let (terms, mut state) = begin(DrainRequest { alone: Some(lone.clone()), ..both.clone() }, true);
+        let next = Some(row("z", 1, "z").key.position);
+        let (choice, notes) =
+            choose(&mut state, &terms, &permit_of(&terms, 7), slots(rows), next, &claim_id("fresh"), reading(0));
+        (chosen(&choice).len(), notes.counts.skipped, state.done)
+    };
+    assert_eq!(
+        end_of(&lone, &rows),
+        (1, 1, true),
+        "what stands before it is passed over, what stands behind is not read"
+    );
+    assert_eq!(end_of(&lone, &rows[..1]), (0, 1, false), "it stands further on");
+    let elsewhere = Alone { key: RowKey { shard: shard(1), ..lone.key.clone() }, claim: None };
+    assert_eq!(end_of(&elsewhere, &rows), (0, 0, true), "another shard has nothing for this call");
+}
+
+#[test]
+fn damaged_rows_are_counted_one_by_one() {
+    let positions = [row("a", 60, "x"), row("b", 50, "y")].map(|row| row.key.position);
+    let rows = positions.map(|position| (position, Slot::Damaged(damage("a row")))).into();
+    let (choice, notes, state) = run(request(Mode::Scheduled), false, rows);
+    assert_eq!((choice.damaged.len(), notes.counts.held), (2, 2));
+    assert!(choice.claims.is_empty() && state.done, "no later row may overtake them");
+}
+
+#[test]
+fn at_most_a_hundred_claims_are_told_as_unsettled() {
+    let rows: Vec<OutboxRow> = (0..130_u64)
+        .map(|number| {
+            claimed_by(row(&format!("d{number}"), 200 - number, &format!("m{number}")), &format!("c{number}"), 7)
+        })
+        .collect();
+    let (_, notes, state) = run(request(Mode::Scheduled), false, slots(&rows));
+    assert_eq!((notes.counts.skipped, state.unsettled.len()), (130, crate::limits::SETTLED_IDS_MAX));
+    assert_eq!(state.unsettled[0].claim, claim_id("c0"), "the oldest first");
+}
+
+#[test]
 fn exhaustion_needs_attempts_and_age() {
     let day_ms = 86_400_000;
     let first = Some(Timestamp::from_ms(START_MS - day_ms));
