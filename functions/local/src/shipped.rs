@@ -1,12 +1,16 @@
 //! The state machines that are shipped, by name and ARN: the very files under `statemachines/`, parsed.
 //!
+//! Beside them stand the functions' own time limits, as the deployment sets them.
+//!
 //! Whoever runs them outside AWS (the local world, the simulator, the crash test) takes them from here, with one set of ARNs.
 //! What the ARNs reach is the runner's business.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use fencepost_runtime::settings::Function;
+use fencepost_protocol::timing::Profile;
+use fencepost_runtime::settings::{Function, Settings};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{Definition, DefinitionError};
@@ -81,6 +85,25 @@ pub fn function_of(arn: &str) -> Option<Function> {
     Function::ALL.into_iter().find(|function| function_arn(*function) == arn)
 }
 
+/// The ingest function's time limit.
+const INGEST_LIMIT: Duration = Duration::from_secs(30);
+/// The lease function's time limit.
+const fn lease_limit(profile: Profile) -> Duration {
+    match profile {
+        Profile::Durable => Duration::from_secs(15),
+        Profile::Fast => Duration::from_secs(10),
+    }
+}
+
+/// The time limit that the deployment gives a function under these settings.
+pub fn time_limit(function: Function, settings: &Settings) -> Duration {
+    match function {
+        Function::Ingest => INGEST_LIMIT,
+        Function::Lease => lease_limit(settings.profile),
+        Function::Drainer => settings.timing.drainer_limit,
+    }
+}
+
 /// A shipped file that the runner does not take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the state machine {machine}: {problem}")]
@@ -120,5 +143,30 @@ impl Machines {
     /// One machine's. They stand in the order of [`Machine::ALL`], which is that of its variants.
     pub fn of(&self, machine: Machine) -> Arc<Definition> {
         Arc::clone(&self.0[machine as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMPUTE: &str = include_str!("../../../infra/stacks/compute.yaml");
+
+    /// The seconds that `name:` states on its first line after `mark`.
+    fn seconds(mark: &str, name: &str) -> Duration {
+        let (_, after) = COMPUTE.split_once(mark).unwrap();
+        let line = after.lines().map(str::trim).find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        Duration::from_secs(line.unwrap().parse().unwrap())
+    }
+
+    #[test]
+    fn the_time_limits_are_the_deployments() {
+        assert_eq!(seconds("Binary: fencepost-ingest", "Timeout"), INGEST_LIMIT);
+        for profile in [Profile::Durable, Profile::Fast] {
+            let mark = format!("\n    {}:\n", profile.as_str());
+            assert_eq!(seconds(&mark, "LeaseSeconds"), lease_limit(profile), "{profile:?}");
+            let timing = fencepost_protocol::timing::Timing::build(profile, &Default::default()).unwrap();
+            assert_eq!(seconds(&mark, "DrainerSeconds"), timing.drainer_limit, "{profile:?}");
+        }
     }
 }

@@ -71,6 +71,43 @@ impl Limit {
     }
 }
 
+/// How guarded work ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ended {
+    /// By itself, with an answer or a failure of its own.
+    Answered(Result<Value, FunctionError>),
+    /// It panicked.
+    Panicked,
+    /// It was still waiting shortly before this time limit, and its future was dropped.
+    TooLate(Duration),
+}
+
+impl From<Ended> for Result<Value, FunctionError> {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Answered(outcome) => outcome,
+            Ended::Panicked => Err(panicked()),
+            Ended::TooLate(whole) => Err(too_late(whole)),
+        }
+    }
+}
+
+/// Runs the work of one invocation as every function does: it is told a limit that lies before `whole`, the function's own
+/// time limit counted from now; a panic ends only it; and at the hard limit its future is dropped, whatever it waits for.
+pub async fn guard<W>(clock: &dyn Clock, whole: Duration, work: impl FnOnce(Limit) -> W) -> Ended
+where
+    W: Future<Output = Result<Value, FunctionError>>,
+{
+    let limit = Limit::new(clock.now(), whole.saturating_sub(SOFT_RESERVE));
+    // The call that makes the future may panic too.
+    let work = async { work(limit).await };
+    tokio::select! {
+        biased;
+        outcome = AssertUnwindSafe(work).catch_unwind() => outcome.map_or(Ended::Panicked, Ended::Answered),
+        () = clock.sleep(whole.saturating_sub(HARD_RESERVE)) => Ended::TooLate(whole),
+    }
+}
+
 /// What a handler is told about the invocation beside its input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invocation {
@@ -167,22 +204,13 @@ where
         function_arn: String,
         deadline: Timestamp,
     ) -> Result<Value, FunctionError> {
-        let started = self.clock.now();
-        let whole = deadline.since(started.wall);
-        let limit = Limit::new(started, whole.saturating_sub(SOFT_RESERVE));
+        let whole = deadline.since(self.clock.now().wall);
         let span = tracing::info_span!("invocation", request_id);
-        let work = async {
+        let work = |limit| async move {
             let shared = self.shared().await?;
             (self.handler)(shared, input, Invocation { request_id, function_arn, limit }).await
         };
-        let guarded = async {
-            tokio::select! {
-                biased;
-                outcome = AssertUnwindSafe(work).catch_unwind() => outcome.unwrap_or_else(|_| Err(panicked())),
-                () = self.clock.sleep(whole.saturating_sub(HARD_RESERVE)) => Err(too_late(whole)),
-            }
-        };
-        let outcome = guarded.instrument(span.clone()).await;
+        let outcome: Result<_, _> = guard(&*self.clock, whole, work).instrument(span.clone()).await.into();
         if let Err(error) = &outcome {
             span.in_scope(|| tracing::error!(error_type = error.error_type.as_str(), "{}", error.message));
         }

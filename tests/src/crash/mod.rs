@@ -39,7 +39,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::proxy::{Dice, Fault, Tap};
+use crate::chance::Chance;
+use crate::proxy::{Fault, Tap};
 use instance::{Instance, Rates, Site};
 use ledger::Ledger;
 pub use report::Report;
@@ -244,7 +245,7 @@ pub async fn run(options: &Options, say: impl Fn(&str)) -> Result<Report, Failur
 
     let tally = Arc::new(Tally::default());
     let mut trouble = Trouble {
-        dice: Dice(options.seed),
+        dice: Chance::new(options.seed),
         instances: instances.clone(),
         ledger: Arc::clone(&ledger),
         tally: Arc::clone(&tally),

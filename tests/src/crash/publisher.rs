@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::instance::{Instance, Mode};
-use crate::proxy::Dice;
+use crate::chance::Chance;
 
 /// Tries of one event, as of an asynchronous invocation.
 const TRIES: usize = 3;
@@ -32,7 +32,7 @@ pub(super) struct Published {
 
 /// Publishes.
 pub(super) struct Publisher {
-    dice: Dice,
+    dice: Chance,
     instances: Vec<Arc<Instance>>,
     published: Arc<Mutex<Published>>,
     running: JoinSet<()>,
@@ -47,7 +47,7 @@ struct Message {
 
 impl Publisher {
     pub(super) fn new(seed: u64, instances: Vec<Arc<Instance>>) -> Self {
-        Self { dice: Dice(!seed), instances, published: Arc::default(), running: JoinSet::new(), number: 0 }
+        Self { dice: Chance::new(!seed), instances, published: Arc::default(), running: JoinSet::new(), number: 0 }
     }
 
     /// Publishes a round's messages, in the background.

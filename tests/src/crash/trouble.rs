@@ -13,7 +13,8 @@ use super::LEASE_TTL;
 use super::instance::{Instance, Mode};
 use super::ledger::Ledger;
 use super::sandbox::Sandbox;
-use crate::proxy::{Dice, Fault, Match, Placement, Times};
+use crate::chance::Chance;
+use crate::proxy::{Fault, Match, Placement, Times};
 
 /// How long a chosen request is waited for.
 const AIM: Duration = Duration::from_millis(1_500);
@@ -39,7 +40,7 @@ pub(super) struct Tally {
 
 /// The one who does it.
 pub(super) struct Trouble {
-    pub(super) dice: Dice,
+    pub(super) dice: Chance,
     pub(super) instances: Vec<Arc<Instance>>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) tally: Arc<Tally>,
@@ -50,7 +51,7 @@ pub(super) struct Trouble {
 /// A request at which something happens: the function that makes it, whether to the queue, and which.
 type Target = (Function, bool, Match);
 
-fn target(dice: &mut Dice) -> Target {
+fn target(dice: &mut Chance) -> Target {
     let batch = || Match::operation("BatchExecuteStatement");
     match dice.below(8) {
         0 | 1 => (Function::Drainer, true, Match::operation("SendMessageBatch")),
@@ -218,7 +219,7 @@ async fn thaw(ledger: &Ledger, stopped: &[Arc<Sandbox>]) {
     stopped.iter().for_each(|sandbox| sandbox.kill());
 }
 
-fn pick<'a, T>(dice: &mut Dice, from: &'a [T]) -> Option<&'a T> {
+fn pick<'a, T>(dice: &mut Chance, from: &'a [T]) -> Option<&'a T> {
     let index = dice.below(u64::try_from(from.len()).unwrap_or(0));
     from.get(usize::try_from(index).unwrap_or(0))
 }

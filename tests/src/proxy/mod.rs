@@ -61,7 +61,6 @@ pub use fault::{Edit, Fault, Gate};
 pub use plan::{Match, Placement, Times};
 pub use tap::{Exchange, Tap};
 
-pub(crate) use plan::Dice;
 use plan::Plan;
 use upstream::Upstream;
 

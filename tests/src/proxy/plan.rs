@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Arrived, Fault};
+use crate::chance::Chance;
 
 /// Which requests are meant.
 #[derive(Debug, Clone, Default)]
@@ -85,7 +86,7 @@ struct Placed {
 pub(super) struct Plan {
     placed: Vec<Placed>,
     rates: Vec<(Fault, u32)>,
-    dice: Dice,
+    dice: Chance,
 }
 
 impl Plan {
@@ -97,7 +98,7 @@ impl Plan {
 
     pub(super) fn set_rates(&mut self, seed: u64, rates: &[(Fault, u32)]) {
         self.rates = rates.to_vec();
-        self.dice = Dice(seed);
+        self.dice = Chance::new(seed);
     }
 
     /// The fault of the request that arrives now.
@@ -121,26 +122,5 @@ impl Plan {
             hit
         });
         chosen.or_else(|| by_rate.map(|(fault, _)| fault.clone()))
-    }
-}
-
-/// A small generator (SplitMix64): the same seed gives the same numbers everywhere.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    /// The next number.
-    pub(crate) const fn throw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number from 0 to below `end`; 0 where `end` is 0.
-    pub(crate) const fn below(&mut self, end: u64) -> u64 {
-        let thrown = self.throw();
-        if end == 0 { 0 } else { thrown % end }
     }
 }

@@ -7,8 +7,8 @@ use fencepost_protocol::failure::FailureKind;
 use fencepost_storage::operation;
 
 use super::act::Outage;
-use super::chance::{Chance, number_of};
 use super::fault::{CallFault, Fault, platform};
+use crate::chance::{Chance, number_of};
 
 /// What a call may meet beside a whole failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -209,8 +209,10 @@ impl Site {
             _ => {}
         }
         drop(by_hand);
-        if !matches!(act, Act::DamageRow { .. } | Act::RepairRows | Act::ForgetDeduplication) {
+        if matches!(act, Act::LoseLeaseTable | Act::RestoreLeaseTable { .. }) {
             self.observer().leadership.forget();
+        }
+        if !matches!(act, Act::DamageRow { .. } | Act::RepairRows | Act::ForgetDeduplication) {
             self.hosts().iter().for_each(|host| host.trouble(self.now()));
         }
         self.tell_all(act.kind().replace('_', " "));

@@ -3,8 +3,8 @@
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use super::chance::mix;
 use super::time::ms;
+use crate::chance::mix;
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -140,7 +140,11 @@ impl Site {
         loop {
             let hosts = self.hosts();
             let from = hosts.iter().cycle().skip(first).take(hosts.len());
-            if let Some(host) = from.into_iter().find(|host| host.is_alive() && host.source()) {
+            let mut alive = from.into_iter().filter(|host| host.is_alive()).enumerate();
+            if let Some((passed, host)) = alive.find(|(_, host)| host.source()) {
+                if passed > 0 {
+                    self.reach(Sometimes::PassedOver);
+                }
                 return Arc::clone(host);
             }
             tokio::time::sleep(LOOK_PAUSE).await;

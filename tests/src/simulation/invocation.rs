@@ -10,6 +10,8 @@ use fencepost_protocol::time::Timestamp;
 use fencepost_protocol::timing::Timing;
 use tokio::sync::Notify;
 
+use super::time::HostClock;
+
 tokio::task_local! {
     static CURRENT: Arc<Invocation>;
 }
@@ -87,6 +89,8 @@ pub(crate) struct Caller {
     /// The true time.
     pub(crate) entered: Duration,
     pub(crate) timing: Timing,
+    /// The own clocks, as everybody else may ask them later.
+    pub(crate) clock: Arc<HostClock>,
     pub(crate) invocation: Option<Arc<Invocation>>,
 }
 

@@ -1,13 +1,19 @@
-//! For how long nobody led, by the true time (I10, P6, P7).
+//! For how long nobody led, by the true time (I10, P6, P7), and whether a seizure had its evidence (P5).
 //!
 //! A holder leads from its acquisition until its word runs out, counted from the true moment at which its last accepted
 //! renewal left it. An instance is able to take over from the moment on since which nothing was done to it and it ticks. Both
 //! are looked at after every lease write and four times a second.
+//!
+//! A seizure needs a holder that stood still for max(row's TTL, mine) + `clock_margin`, counted on the seizer's own clocks from
+//! the last write that was applied. Nothing that is done to anybody else excuses less; what is done to the seizer's clocks is
+//! allowed for exactly: their drift, and of each jump forward what one look may count.
 
 use std::time::Duration;
 
 use fencepost_protocol::lease::LeaseRecord;
 use fencepost_protocol::timing::Timing;
+
+use super::invocation::Caller;
 
 /// What looking four times a second, drifting clocks and a call at each end add to a bound.
 const SLACK: Duration = Duration::from_millis(1_500);
@@ -73,18 +79,12 @@ impl Leadership {
         term.confirmed + term.lease_ttl.saturating_sub(self.timing.clock_margin)
     }
 
-    /// By how much a seizure may be early: both clocks may drift by one part in a hundred, and an observer's that is set
-    /// forward adds a tick and a half.
-    fn early_max(&self, lease_ttl: Duration) -> Duration {
-        self.timing.tick_interval * 2 + lease_ttl / 50
-    }
-
     /// A standby is able to take over since `since`; `None`: nobody is.
     pub(crate) fn able_since(&mut self, since: Option<Duration>) {
         self.able_since = since;
     }
 
-    /// The lease row was changed by hand: nothing is known any more.
+    /// The lease row was taken away or replaced by hand: nothing is known any more.
     pub(crate) fn forget(&mut self) {
         self.term = None;
         self.able_since = None;
@@ -115,21 +115,21 @@ impl Leadership {
     pub(crate) fn acquired(
         &mut self,
         at: Duration,
-        entered: Duration,
+        caller: &Caller,
         before: Option<&LeaseRecord>,
         record: &LeaseRecord,
     ) -> Option<(&'static str, String)> {
-        let old = self.term.replace(Term::begun(at, entered, record))?;
+        let old = self.term.replace(Term::begun(at, caller.entered, record))?;
         let same_owner = before.is_some_and(|before| before.owner == record.owner);
+        let seized = before.filter(|before| before.owner.is_some() && !same_owner);
+        if let Some(early) = seized.and_then(|before| seized_early(&old, caller, before)) {
+            return Some(("P5", early));
+        }
         let (rule, from, bound) = match (old.released, old.marked) {
             (Some(released), _) => ("P7", released, self.timing.handover_max(true)),
-            // Without a release a step-down falls back to the TTL.
-            (None, Some(marked)) => ("P7", marked, self.vacancy_max()),
+            // Without a release a step-down falls back to the TTL, from the last renewal on.
+            (None, Some(marked)) => ("P7", marked.max(old.renewed), self.timing.warm_takeover_max()),
             (None, None) if same_owner => return None,
-            (None, None) if at + self.early_max(old.lease_ttl) < self.word_ends(&old) => {
-                let early = self.word_ends(&old).saturating_sub(at).as_millis();
-                return Some(("P5", format!("the lease was seized {early}ms before its holder's word ran out")));
-            }
             (None, None) => ("P6", old.renewed, self.timing.warm_takeover_max()),
         };
         let was_able = self.able_since.is_some_and(|since| since <= from);
@@ -146,4 +146,17 @@ impl Leadership {
             )
         })
     }
+}
+
+/// Whether a seizure over `before` came before its evidence was whole, by everything that the seizer can have counted since
+/// the holder's last write was applied.
+fn seized_early(old: &Term, seizer: &Caller, before: &LeaseRecord) -> Option<String> {
+    let needed = before.lease_ttl.max(seizer.timing.lease_ttl) + seizer.timing.clock_margin;
+    // One look counts a tick and a half at most; where the clock was set forward just before it, all of that is too much.
+    let look_max = seizer.timing.tick_interval * 3 / 2;
+    let counted = seizer.clock.counted_max(old.renewed, seizer.entered, look_max);
+    (counted < needed).then(|| {
+        let (counted, needed) = (counted.as_millis(), needed.as_millis());
+        format!("the lease was seized when its holder had stood still for {counted}ms by the seizer's clock; it takes {needed}ms")
+    })
 }

@@ -1,17 +1,14 @@
 //! What goes on in a life: schedules, stream, invocations with the platform's limits, executions and their resources.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_local::machine::{Execution, Outcome, Resources, TaskError, Time};
-use fencepost_local::shipped::{Machine, function_of};
-use fencepost_runtime::clock::Clock as _;
-use fencepost_runtime::lambda::Limit;
+use fencepost_local::shipped::{Machine, function_of, time_limit};
+use fencepost_runtime::lambda::{Ended, guard};
 use fencepost_runtime::settings::Function;
-use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -23,14 +20,6 @@ use super::reached::Sometimes;
 use super::region::Host;
 use super::site::Site;
 
-/// The lease function's own time limit.
-const LEASE_LIMIT: Duration = Duration::from_secs(15);
-/// The ingest function's own time limit.
-const INGEST_LIMIT: Duration = Duration::from_secs(10);
-/// How long before its time limit a handler is asked to have ended, as in Lambda.
-const SOFT_RESERVE: Duration = Duration::from_secs(1);
-/// How long before its time limit its future is dropped.
-const HARD_RESERVE: Duration = Duration::from_millis(250);
 /// How often the schedules start the tick loop and the drain.
 const SCHEDULE: Duration = Duration::from_secs(60);
 /// Stream records of one batch.
@@ -184,14 +173,9 @@ impl Host {
         let Some(functions) = self.functions() else {
             return Err(TaskError::new("Lambda.Unknown", "the instance is gone"));
         };
-        let whole = match function {
-            Function::Ingest => INGEST_LIMIT,
-            Function::Lease => LEASE_LIMIT,
-            Function::Drainer => self.settings.timing.drainer_limit,
-        };
-        let limit = Limit::new(self.clock.now(), whole.saturating_sub(SOFT_RESERVE));
+        let whole = time_limit(function, &self.settings);
         let invocation = Invocation::new(scope);
-        let handler = async {
+        let handler = |limit| async move {
             match function {
                 Function::Ingest => functions.ingest.handle(payload, &limit).await,
                 Function::Lease => functions.lease.handle(payload, &limit).await,
@@ -200,21 +184,20 @@ impl Host {
         };
         tokio::select! {
             biased;
-            outcome = AssertUnwindSafe(invocation.of(handler)).catch_unwind() => match outcome {
-                Ok(outcome) => outcome.map_err(|error| TaskError::new(error.error_type.as_str(), error.message)),
-                Err(_) => {
-                    let what = format!("the {} function of {} panicked", function.as_str(), self.name);
-                    site.observer().break_rule(site.now(), "panic", what);
-                    Err(TaskError::new("HandlerPanicked", "the handler panicked"))
+            ended = invocation.of(guard(&*self.clock, whole, handler)) => {
+                match &ended {
+                    Ended::Answered(_) => {}
+                    Ended::Panicked => {
+                        let what = format!("the {} function of {} panicked", function.as_str(), self.name);
+                        site.observer().break_rule(site.now(), "panic", what);
+                    }
+                    Ended::TooLate(_) => site.reach(Sometimes::TimeLimit),
                 }
-            },
+                Result::from(ended).map_err(|error| TaskError::new(error.error_type.as_str(), error.message))
+            }
             () = invocation.died() => {
                 site.reach(Sometimes::Crash);
                 Err(TaskError::new("Runtime.ExitError", "the process died"))
-            }
-            () = self.clock.sleep(whole.saturating_sub(HARD_RESERVE)) => {
-                site.reach(Sometimes::TimeLimit);
-                Err(TaskError::new("StoreTimedOut", "the handler was still waiting near the function's time limit"))
             }
             () = tokio::time::sleep(whole) => {
                 site.reach(Sometimes::TimeLimit);
@@ -287,6 +270,9 @@ impl Host {
     async fn run(self: Arc<Self>, site: &Arc<Site>, machine: Machine, name: &str, input: Value) -> Outcome {
         if machine.is_standard() {
             site.tell(self.index, format!("{} {name} starts", machine.name()));
+        }
+        if machine == Machine::LeaseCycle {
+            self.loop_begins(site.now());
         }
         let definition = definition(machine);
         let resources =

@@ -13,7 +13,6 @@
 
 mod act;
 mod book;
-mod chance;
 mod fault;
 mod hand;
 mod history;
@@ -40,7 +39,6 @@ mod workload;
 mod world;
 
 pub use act::{Act, Damage, Outage};
-pub use chance::Chance;
 pub use fault::{CallFault, Fault, parse_faults, platform as calls};
 pub use fencepost_local::shipped::Machine;
 pub use history::{History, Line};

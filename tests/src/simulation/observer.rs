@@ -164,8 +164,8 @@ impl Observer {
             self.held.insert(record.token, held);
             if is_new && before.is_none_or(|before| before.token != record.token || before.owner.is_none()) {
                 self.observe(at, Observation::Acquired { token: record.token, owner: owner.clone() });
-                let slow = self.leadership.acquired(at, caller.entered, before, record);
-                if let Some((rule, what)) = slow {
+                let broken = self.leadership.acquired(at, caller, before, record);
+                if let Some((rule, what)) = broken {
                     self.break_rule(at, rule, what);
                 }
                 return Some(self.acquisition(before, record, owner));

@@ -9,12 +9,12 @@ use fencepost_storage::operation;
 
 use super::act::{Act, Damage, Outage};
 use super::book::Storm;
-use super::chance::Chance;
 use super::fault::CallFault;
 use super::intake::Message;
 use super::options::Options;
 use super::time::ms;
 use super::workload::workload;
+use crate::chance::Chance;
 
 /// How long a random run goes on before everything is mended.
 const LENGTH: Duration = Duration::from_secs(600);
@@ -108,6 +108,9 @@ fn options(seed: u64, pace: Pace, chance: &mut Chance) -> Options {
     }
     if chance.in_thousand(60) {
         options = options.setting("DEDUPE_WINDOW", "0s");
+    }
+    if chance.in_thousand(200) {
+        options = options.setting("SOURCE", "gated");
     }
     options
 }

@@ -97,6 +97,12 @@ sometimes! {
     NewerLoops: "loop ended by newer ones",
     /// A later row of a key waited for an earlier one.
     KeptOrder: "order kept (FIFO)",
+    /// A gated source was switched on, because its instance leads.
+    SourceConnected: "gated source connected",
+    /// A gated source was switched off.
+    SourceDisconnected: "gated source disconnected",
+    /// A message went past a living instance whose gated source was off.
+    PassedOver: "standby's source passed over",
 }
 
 /// How often each was reached.

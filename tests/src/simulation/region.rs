@@ -13,6 +13,7 @@ use fencepost_drainer::DrainerFunction;
 use fencepost_ingest::IngestFunction;
 use fencepost_lease::LeaseFunction;
 use fencepost_protocol::time::Timestamp;
+use fencepost_protocol::timing::LOOP_LENGTH;
 use fencepost_runtime::clock::Clock;
 use fencepost_runtime::ids::SeededIds;
 use fencepost_runtime::settings::Settings;
@@ -94,6 +95,7 @@ pub(crate) struct Host {
     pub(crate) schedules: AtomicBool,
     source: AtomicBool,
     troubled_at: Mutex<Duration>,
+    ticks_until: Mutex<Duration>,
     released_at: Mutex<Duration>,
 }
 
@@ -123,6 +125,7 @@ impl Host {
             schedules: AtomicBool::new(site.options.schedules),
             source: AtomicBool::new(true),
             troubled_at: Mutex::default(),
+            ticks_until: Mutex::default(),
             released_at: Mutex::default(),
             name,
             settings,
@@ -138,6 +141,7 @@ impl Host {
         let functions = Arc::new(self.cold(site));
         let life = Life { functions, tasks: JoinSet::new(), running: Vec::new(), changes };
         *lock(&self.life) = Some(life);
+        *lock(&self.ticks_until) = Duration::ZERO;
         self.trouble(site.now());
         self.begin(site, changed);
         true
@@ -213,6 +217,9 @@ impl Host {
 
     /// Stops the executions of a machine by hand.
     pub(crate) fn stop(&self, machine: Machine) -> usize {
+        if machine == Machine::LeaseCycle {
+            *lock(&self.ticks_until) = Duration::ZERO;
+        }
         let life = lock(&self.life);
         let running = life.as_ref().map_or(&[][..], |life| life.running.as_slice());
         let stopped = running.iter().filter(|(which, handle)| *which == machine && !handle.is_finished());
@@ -232,14 +239,25 @@ impl Host {
         *troubled_at = (*troubled_at).max(at);
     }
 
-    /// Since when nothing has kept this instance from ticking; `None` where something does now.
+    /// A tick loop begins. It ticks for its whole length, unless it is stopped by hand or newer ones tick in its place.
+    pub(crate) fn loop_begins(&self, at: Duration) {
+        let until =
+            std::mem::replace(&mut *lock(&self.ticks_until), at + LOOP_LENGTH - self.settings.timing.tick_interval);
+        if until < at {
+            self.trouble(at);
+        }
+    }
+
+    /// Since when no fault has kept this instance from ticking; `None` where one does now. Whether it really ticks is for the
+    /// judge to say: a loop that ends by itself is no excuse for a lease that nobody holds.
     pub(crate) fn healthy_since(&self, site: &Site) -> Option<Duration> {
-        let ticks = self.is_alive()
-            && !self.gate.is_shut()
-            && !site.book().cuts_off_ticks(self.index)
-            && self.running(Machine::LeaseCycle) > 0;
-        if !ticks {
-            self.trouble(site.now());
+        let now = site.now();
+        let is_kept = !self.is_alive()
+            || self.gate.is_shut()
+            || site.book().cuts_off_ticks(self.index)
+            || *lock(&self.ticks_until) < now;
+        if is_kept {
+            self.trouble(now);
             return None;
         }
         Some(*lock(&self.troubled_at))

@@ -4,9 +4,12 @@
 use fencepost_protocol::body::QueueEntry;
 use fencepost_protocol::drain::{Burial, ChangeAnswer, Claim, ClaimAnswer, Commit, HandBack, QueueReply, Redrive};
 use fencepost_protocol::ids::{LeaseName, MessageId, Position, RowKey, Shard};
+use fencepost_protocol::invariants::Observation;
 use fencepost_protocol::lease::{FenceRaise, GroupRecords, InstanceRecord, InstanceWrite, LeaseRecord, LeaseWrite};
 use fencepost_protocol::outbox::{DeadRow, Fence, OutboxRow, Slot, Tombstone};
+use fencepost_storage::item::{Item, Key};
 use fencepost_storage::memory::{MemoryLeaseStore, MemoryOutbox, MemoryQueue, MemoryTables, QueueKind};
+use fencepost_storage::records::{Table, dead, outstanding, tombstone};
 use fencepost_storage::{LeaseStore, Outbox, Page, PutAnswer, Queue, StoreError, WriteAnswer};
 use futures::FutureExt as _;
 
@@ -80,6 +83,15 @@ impl Site {
         Ok(answer)
     }
 
+    /// A row that is no tombstone was written; the judge hears how it stands there now.
+    fn look_at_stored(&self, key: &Key) {
+        let expires = |item: &Item| item.contains_key(tombstone::EXPIRES_AT);
+        if let Some(carries_expiry) = self.server.tables.look(Table::Outbox, key, expires) {
+            let record = format!("{} {}", key.partition, key.sort);
+            self.observer().observe(self.now(), Observation::Stored { record, carries_expiry });
+        }
+    }
+
     pub(crate) fn write_instance(&self, write: &InstanceWrite) -> Answer<WriteAnswer<InstanceRecord>> {
         at_once(self.server.leases.write_instance(write))
     }
@@ -88,6 +100,7 @@ impl Site {
         let answer = at_once(self.server.outbox.put(row))?;
         if answer == PutAnswer::Stored {
             self.observer().stored_row(self.now(), row);
+            self.look_at_stored(&outstanding::key(&row.key));
             self.stream(&row.key);
         }
         Ok(answer)
@@ -112,6 +125,7 @@ impl Site {
         let answer = at_once(self.server.outbox.claim(std::slice::from_ref(claim))).remove(0)?;
         match &answer {
             ClaimAnswer::Claimed => {
+                self.look_at_stored(&outstanding::key(&claim.key));
                 if self.observer().claimed(self.now(), caller, claim) {
                     let id = claim.key.position.id();
                     self.tell(caller.instance, format!("claims {id} (token {}, {})", claim.token, claim.claim));
@@ -125,6 +139,7 @@ impl Site {
     pub(crate) fn hand_back(&self, caller: &Caller, back: &HandBack) -> Answer<ChangeAnswer> {
         let answer = at_once(self.server.outbox.hand_back(std::slice::from_ref(back))).remove(0)?;
         if answer == ChangeAnswer::Done {
+            self.look_at_stored(&outstanding::key(&back.key));
             let id = back.key.position.id();
             if back.free {
                 self.reach(Sometimes::HandBack);
@@ -165,7 +180,9 @@ impl Site {
     }
 
     pub(crate) fn bury(&self, burial: &Burial) -> Answer<()> {
-        at_once(self.server.outbox.bury(burial))
+        at_once(self.server.outbox.bury(burial))?;
+        self.look_at_stored(&dead::key(&burial.dead.row.key));
+        Ok(())
     }
 
     pub(crate) fn end_buried(&self, caller: &Caller, burial: &Burial) -> Answer<ChangeAnswer> {
@@ -187,6 +204,7 @@ impl Site {
         let answer = at_once(self.server.outbox.put_redriven(redrive))?;
         if answer == PutAnswer::Stored {
             self.observer().redriven(self.now(), &redrive.row);
+            self.look_at_stored(&outstanding::key(&redrive.row.key));
             self.tell(caller.instance, format!("redrives {}", redrive.row.id()));
             self.stream(&redrive.row.key);
         }
@@ -205,7 +223,7 @@ impl Site {
         at_once(self.server.outbox.raise_fence(raise))
     }
 
-    /// The whole request; entries that are not in `accepting` are left out, as if they were never given.
+    /// The whole request: each entry is accepted or refused as the queue itself does.
     pub(crate) fn send(&self, caller: &Caller, entries: &[QueueEntry]) -> Answer<QueueReply> {
         let reply = at_once(self.server.queue.send(entries))?;
         let mut observer = self.observer();

@@ -14,7 +14,6 @@ use fencepost_storage::records::Table;
 use serde_json::{Value, json};
 
 use super::book::{Book, Course};
-use super::chance::number_of;
 use super::fault::{CallFault, platform};
 use super::history::History;
 use super::ledger::Ledger;
@@ -24,6 +23,7 @@ use super::reached::Sometimes;
 use super::region::Host;
 use super::server::Server;
 use super::time::TrueTime;
+use crate::chance::number_of;
 
 /// An event on the bus.
 #[derive(Debug, Clone, PartialEq)]
@@ -214,6 +214,7 @@ impl Site {
 
     pub(crate) fn set_enabled(&self, instance: usize, enabled: bool) {
         self.hosts()[instance].set_source(enabled);
+        self.reach(if enabled { Sometimes::SourceConnected } else { Sometimes::SourceDisconnected });
         self.tell(instance, format!("the topic rule is {}", if enabled { "enabled" } else { "disabled" }));
     }
 

@@ -52,6 +52,15 @@ impl TrueTime {
 pub(crate) struct HostClock {
     time: TrueTime,
     state: Mutex<ClockState>,
+    changes: Mutex<Vec<Change>>,
+}
+
+/// A change of the clocks: from `at` on they drift so, and the wall clock jumped by so much.
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    at: Duration,
+    drift_ppm: i64,
+    jump_us: i64,
 }
 
 /// What both clocks showed at `at`, and how they go on from there.
@@ -69,13 +78,35 @@ impl HostClock {
     pub(crate) fn new(time: TrueTime) -> Self {
         let wall_us = micros(Duration::from_millis(START.as_ms())) + micros(time.elapsed());
         let state = ClockState { at: time.elapsed(), wall_us, monotonic: Duration::ZERO, drift_ppm: 0, frozen: false };
-        Self { time, state: Mutex::new(state) }
+        Self { time, state: Mutex::new(state), changes: Mutex::default() }
     }
 
     fn change(&self, change: impl FnOnce(&mut ClockState)) {
         let mut state = self.lock();
         *state = state.at_time(self.time.elapsed());
+        let before_us = state.wall_us;
         change(&mut state);
+        let change = Change { at: state.at, drift_ppm: state.drift_ppm, jump_us: state.wall_us - before_us };
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(change);
+    }
+
+    /// The most that an observer on these hosts can have counted, by their wall clocks alone, between two moments of the run:
+    /// how far the clocks ran, and of each jump forward at most `jump_max`.
+    pub(crate) fn counted_max(&self, from: Duration, to: Duration, jump_max: Duration) -> Duration {
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut at, mut drift_ppm, mut counted_us) = (from, 0, 0_i64);
+        for change in changes.iter().take_while(|change| change.at <= to) {
+            if change.at > at {
+                counted_us += own_micros(change.at - at, drift_ppm);
+                at = change.at;
+            }
+            if change.at > from {
+                counted_us += change.jump_us.clamp(0, micros(jump_max));
+            }
+            drift_ppm = change.drift_ppm;
+        }
+        counted_us += own_micros(to.saturating_sub(at), drift_ppm);
+        Duration::from_micros(u64::try_from(counted_us).unwrap_or(0))
     }
 
     fn lock(&self) -> MutexGuard<'_, ClockState> {
@@ -107,11 +138,16 @@ impl HostClock {
 impl ClockState {
     fn at_time(self, now: Duration) -> Self {
         let passed = now.saturating_sub(self.at);
-        let own_us = micros(passed).saturating_mul(MILLION + self.drift_ppm) / MILLION;
+        let own_us = own_micros(passed, self.drift_ppm);
         let own = Duration::from_micros(u64::try_from(own_us).unwrap_or(0));
         let monotonic = if self.frozen { self.monotonic } else { self.monotonic + own };
         Self { at: now, wall_us: self.wall_us.saturating_add(own_us), monotonic, ..self }
     }
+}
+
+/// How far a clock of that drift runs while so much time passes.
+fn own_micros(passed: Duration, drift_ppm: i64) -> i64 {
+    micros(passed).saturating_mul(MILLION + drift_ppm) / MILLION
 }
 
 fn micros(duration: Duration) -> i64 {
@@ -208,4 +244,35 @@ impl<T> Future for Gated<T> {
 /// Milliseconds of a duration, for texts and data.
 pub(crate) fn ms(duration: Duration) -> u64 {
     duration_ms(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms_of(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_observer_counts_what_its_clock_ran_and_a_part_of_each_jump_forward() {
+        let time = TrueTime::begin();
+        let clock = HostClock::new(time);
+        let counted = |from, to| clock.counted_max(ms_of(from), ms_of(to), ms_of(1_500));
+        time.until(ms_of(10_000)).await;
+        clock.drift(10_000);
+        time.until(ms_of(20_000)).await;
+        clock.step(60_000);
+        time.until(ms_of(30_000)).await;
+        clock.step(-60_000);
+        time.until(ms_of(40_000)).await;
+        clock.set_frozen(true);
+        time.until(ms_of(50_000)).await;
+        assert_eq!(counted(0, 10_000), ms_of(10_000), "a change counts from its moment on");
+        assert_eq!(counted(10_000, 20_000), ms_of(10_100 + 1_500), "fast, and a jump at the end");
+        assert_eq!(counted(20_000, 40_000), ms_of(20_200), "a jump back gives nothing and takes nothing");
+        assert_eq!(counted(40_000, 50_000), ms_of(10_100), "the wall clock of a frozen host goes on");
+        assert_eq!(counted(5_000, 15_000), ms_of(5_000 + 5_050));
+        assert_eq!(counted(0, 50_000), ms_of(50_400 + 1_500));
+    }
 }

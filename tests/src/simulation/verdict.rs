@@ -7,15 +7,16 @@ use std::time::Duration;
 use fencepost_protocol::body::{MESSAGE_ID, attribute, decode_body};
 use fencepost_protocol::ids::{PayloadDigest, RowKey};
 use fencepost_protocol::invariants::Conservation;
+use fencepost_protocol::lease::{LeaseRecord, SourceMode};
 use fencepost_protocol::outbox::Slot;
 use fencepost_runtime::telemetry::Metric;
-use fencepost_storage::item::Value;
-use fencepost_storage::records::{Table, tombstone};
+use fencepost_storage::records::Table;
 
 use super::act::Act;
 use super::ledger::Published;
 use super::observer::Broken;
 use super::reached::Sometimes;
+use super::region::Host;
 use super::world::World;
 
 /// How long everything may take to drain once nothing is wrong any more: retries of ingest, a stale wait, a takeover's tries.
@@ -80,8 +81,9 @@ impl World {
     pub fn finish(&mut self) -> Verdict {
         self.mend();
         let from = self.now();
-        let drained =
-            self.run_until_that(QUIET_MAX, |world| world.site.ledger().open() == 0 && world.outstanding().is_empty());
+        let drained = self.run_until_that(QUIET_MAX, |world| {
+            world.site.ledger().open() == 0 && world.outstanding().is_empty() && world.astray_source().is_none()
+        });
         let drained_after = drained.then(|| self.now().saturating_sub(from));
         self.judge(drained_after)
     }
@@ -144,11 +146,29 @@ impl World {
         if drained_after.is_none() {
             let open = self.site.ledger().open();
             let left: Vec<String> = self.outstanding().iter().take(LEFT_SHOWN_MAX).map(describe).collect();
-            problems
-                .push(("drain", format!("{open} messages unacknowledged, outstanding after all: {}", left.join(", "))));
+            if open > 0 || !left.is_empty() {
+                let what = format!("{open} messages unacknowledged, outstanding after all: {}", left.join(", "));
+                problems.push(("drain", what));
+            }
+            problems.extend(self.astray_source().map(|what| ("source", what)));
         }
-        problems.extend(self.expiring());
         problems
+    }
+
+    /// A gated source that does not follow the lease, in words: only the leader's topic rule is enabled.
+    fn astray_source(&self) -> Option<String> {
+        let lease = self.lease();
+        let leads = |host: &Host| {
+            let mine = |record: &&LeaseRecord| record.is_owned_by(&host.settings.identity);
+            lease.present().filter(mine).is_some_and(|record| record.stepping_down.is_none())
+        };
+        let hosts = self.site.hosts().iter().map(AsRef::as_ref);
+        let gated = hosts.filter(|host: &&Host| host.settings.source == SourceMode::Gated);
+        let astray = gated.filter(|host| host.source() != leads(host)).map(|host| {
+            let (rule, leads) = (if host.source() { "enabled" } else { "disabled" }, leads(host));
+            format!("the topic rule of {} is {rule}, and that it leads is {leads}", host.name)
+        });
+        astray.reduce(|first, second| format!("{first}; {second}"))
     }
 
     /// What the queue holds: how often each id, and what is wrong with it.
@@ -181,22 +201,6 @@ impl World {
             *copies.entry(id).or_default() += 1;
         }
         (copies, problems)
-    }
-
-    /// I8: only tombstones carry the attribute that the table's TTL reads.
-    fn expiring(&self) -> Vec<(&'static str, String)> {
-        let items = self.tables().dump(Table::Outbox);
-        let is_tombstone = |key: &str| key.starts_with(tombstone::PARTITION_PREFIX);
-        items
-            .iter()
-            .filter(|item| item.contains_key(tombstone::EXPIRES_AT))
-            .filter_map(|item| match item.get(Table::Outbox.partition_attribute()) {
-                Some(Value::Text(partition)) if !is_tombstone(partition) => {
-                    Some(("I8", format!("an item of {partition} carries {}", tombstone::EXPIRES_AT)))
-                }
-                _ => None,
-            })
-            .collect()
     }
 }
 

@@ -81,6 +81,7 @@ impl Wire {
             wall: self.host.clock.now().wall,
             entered: self.site.now(),
             timing: self.host.settings.timing,
+            clock: Arc::clone(&self.host.clock),
             invocation: Invocation::current(),
         }
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::chance::Chance;
 use super::intake::Message;
+use crate::chance::Chance;
 
 /// Devices at most.
 const DEVICES_MAX: u64 = 9;

@@ -4,9 +4,7 @@
 //! of its executions.
 
 use std::collections::HashSet;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use fencepost_drainer::DrainerFunction;
 use fencepost_ingest::IngestFunction;
@@ -14,12 +12,11 @@ use fencepost_lease::LeaseFunction;
 use fencepost_protocol::ids::InstanceName;
 use fencepost_runtime::failure::FunctionError;
 use fencepost_runtime::ids::RandomIds;
-use fencepost_runtime::lambda::Limit;
+use fencepost_runtime::lambda::guard;
 use fencepost_runtime::settings::{Function, Settings};
 use fencepost_runtime::telemetry::MetricSink;
 use fencepost_runtime::wiring::{Edge, Stores, open_queue};
 use fencepost_storage::Clients;
-use futures::FutureExt as _;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
@@ -31,14 +28,7 @@ use super::machines::{MachineTime, RegionResources};
 use super::site::Site;
 use super::watch::Watched;
 use crate::machine::{Execution, Outcome, TaskError};
-use crate::shipped::Machine;
-
-/// The lease function's own time limit.
-const LEASE_LIMIT: Duration = Duration::from_secs(15);
-/// The ingest function's own time limit.
-const INGEST_LIMIT: Duration = Duration::from_secs(10);
-/// How long before its time limit a handler is asked to have ended, as in Lambda.
-const SOFT_RESERVE: Duration = Duration::from_secs(1);
+use crate::shipped::{Machine, time_limit};
 
 /// How a function failed, by the names that the platform reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +51,7 @@ pub(super) struct Region {
     lease: LeaseFunction,
     ingest: IngestFunction,
     drainer: DrainerFunction,
+    settings: Settings,
     names: Mutex<HashSet<(&'static str, String)>>,
 }
 
@@ -83,42 +74,21 @@ impl Region {
         let ingest = IngestFunction::new(settings, &stores, edge.clone());
         let bus = Arc::new(Bus::new(Arc::clone(&site), name.clone()));
         let drainer = DrainerFunction::new(settings, &stores, queue, bus.clone(), edge)?;
-        Ok(Self { site, name, bus, lease, ingest, drainer, names: Mutex::default() })
+        Ok(Self { site, name, bus, lease, ingest, drainer, settings: settings.clone(), names: Mutex::default() })
     }
 
     /// Runs a function to its answer, its failure or its time limit.
     pub(super) async fn invoke(&self, function: Function, payload: Value) -> Result<Value, InvokeError> {
-        let whole = match function {
-            Function::Ingest => INGEST_LIMIT,
-            Function::Lease => LEASE_LIMIT,
-            Function::Drainer => self.drainer.policy.timing.drainer_limit,
-        };
-        let limit = Limit::new(self.site.clock.now(), whole.saturating_sub(SOFT_RESERVE));
         let span = tracing::info_span!("invocation", instance = %self.name, function = function.as_str());
-        let work = async {
+        let work = |limit| async move {
             match function {
                 Function::Ingest => self.ingest.handle(payload, &limit).await,
                 Function::Lease => self.lease.handle(payload, &limit).await,
                 Function::Drainer => self.drainer.handle(payload, &limit).await,
             }
         };
-        let guarded = async {
-            tokio::select! {
-                biased;
-                outcome = AssertUnwindSafe(work).catch_unwind() => match outcome {
-                    Ok(outcome) => outcome.map_err(InvokeError::from),
-                    Err(_) => Err(InvokeError {
-                        error_type: "HandlerPanicked".to_owned(),
-                        message: "the handler panicked, which is a defect".to_owned(),
-                    }),
-                },
-                () = self.site.clock.sleep(whole) => Err(InvokeError {
-                    error_type: "Sandbox.Timedout".to_owned(),
-                    message: format!("the function was still at work after its time limit of {whole:?}"),
-                }),
-            }
-        };
-        let outcome = guarded.instrument(span).await;
+        let guarded = guard(&*self.site.clock, time_limit(function, &self.settings), work).instrument(span);
+        let outcome = Result::from(guarded.await).map_err(InvokeError::from);
         if let Err(error) = &outcome {
             self.site.tell(&WorldEvent::FunctionFailed {
                 instance: self.name.clone(),

@@ -49,6 +49,11 @@ impl MemoryTables {
         self.with(|state| state.rows(table).clear());
     }
 
+    /// What `look` sees in the item at `key`; uncounted. Nothing where there is none.
+    pub fn look<T>(&self, table: Table, key: &Key, look: impl FnOnce(&Item) -> T) -> Option<T> {
+        self.with(|state| state.rows(table).get(key).map(look))
+    }
+
     /// Every item of a table, in key order.
     pub fn dump(&self, table: Table) -> Vec<Item> {
         self.with(|state| state.rows(table).values().cloned().collect())

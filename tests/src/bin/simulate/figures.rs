@@ -77,6 +77,12 @@ impl Figures {
         self.simulated.as_millis() as f64 / HOUR_MS
     }
 
+    /// What a seed costs; the second runs of those that run twice are a part of it.
+    #[expect(clippy::cast_precision_loss, reason = "no batch has that many seeds")]
+    fn cpu_seconds_a_seed(&self) -> Option<f64> {
+        (self.seeds > 0).then(|| cpu_seconds().map(|seconds| seconds / self.seeds as f64))?
+    }
+
     /// One line for somebody who waits.
     pub(crate) fn progress(&self) -> String {
         format!(
@@ -114,7 +120,9 @@ impl Figures {
         }
         line("runs broken", self.broken.to_string());
         line("real seconds", format!("{:.1}", self.started.elapsed().as_secs_f64()));
-        line("CPU seconds", cpu_seconds().map_or_else(|| "unknown".to_owned(), |seconds| format!("{seconds:.1}")));
+        let known = |figure: Option<f64>| figure.map_or_else(|| "unknown".to_owned(), |figure| format!("{figure:.2}"));
+        line("CPU seconds", known(cpu_seconds()));
+        line("CPU seconds a seed", known(self.cpu_seconds_a_seed()));
         text.trim_end().to_owned()
     }
 
@@ -139,6 +147,7 @@ impl Figures {
             "runs_broken": self.broken,
             "real_seconds": self.started.elapsed().as_secs_f64(),
             "cpu_seconds": cpu_seconds(),
+            "cpu_seconds_a_seed": self.cpu_seconds_a_seed(),
         })
         .to_string()
     }

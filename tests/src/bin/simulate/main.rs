@@ -11,7 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::{Args, Parser, Subcommand};
-use fencepost_tests::simulation::{Chance, Fault, Report, parse_faults, run, shrink};
+use fencepost_tests::chance::Chance;
+use fencepost_tests::simulation::{Fault, Report, parse_faults, run, shrink};
 
 mod figures;
 
@@ -78,6 +79,9 @@ enum Command {
         /// Figures as one JSON object on stdout.
         #[arg(long)]
         json: bool,
+        /// Do not fail for what was never reached: for minutes too few to reach everything.
+        #[arg(long)]
+        reach_anything: bool,
     },
     /// One seed again, with its whole history.
     Replay {
@@ -119,14 +123,16 @@ fn carry_out(simulate: Simulate) -> Result<bool, String> {
             let runs_max = if no_shrink { 0 } else { SHRINK_RUNS_MAX };
             Ok(batch(root, threads, Until::Count(seeds), json, !reach_anything, runs_max))
         }
-        Some(Command::Soak { minutes, root, threads, json }) => {
-            if threads == 0 {
-                return Err("--threads must be 1 or more".to_owned());
+        Some(Command::Soak { minutes, root, threads, json, reach_anything }) => {
+            if minutes == 0 || threads == 0 {
+                return Err(
+                    "--minutes and --threads must be 1 or more: a soak that runs nothing shows nothing".to_owned()
+                );
             }
             let root = root.unwrap_or_else(fresh_root);
             say(&format!("soak: root seed {root}, {minutes} minutes"));
             let until = Until::Time(Instant::now() + Duration::from_secs(minutes * 60));
-            Ok(batch(root, threads, until, json, false, SHRINK_RUNS_MAX))
+            Ok(batch(root, threads, until, json, !reach_anything, SHRINK_RUNS_MAX))
         }
         Some(Command::Replay { seed, faults }) => replay(seed, faults),
     }
@@ -194,7 +200,7 @@ fn batch(root: u64, threads: usize, until: Until, json: bool, reach_all: bool, s
         out(&figures.text());
     }
     let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let sound = failures.is_empty() && !unstarted.load(Ordering::SeqCst);
+    let sound = failures.is_empty() && !unstarted.load(Ordering::SeqCst) && figures.seeds > 0;
     failures.into_iter().for_each(|failure| tell(failure, shrink_runs_max));
     let missing = figures.reached.missing();
     if reach_all && sound && !missing.is_empty() {

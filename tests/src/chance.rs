@@ -1,8 +1,10 @@
-//! Chance from one root seed. A stream belongs to what it is keyed by, never to who asked first, so that one thing left out
+//! Chance from one root seed, for everything here that is left to chance: simulated runs, spoilt traffic, the crash test.
+//!
+//! A stream belongs to what it is keyed by, never to who asked first, so that one thing left out
 //! changes nothing else.
 
 /// A stream of numbers (SplitMix64).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Chance {
     state: u64,
 }
@@ -55,7 +57,7 @@ impl Chance {
 }
 
 /// One step of SplitMix64: neighbouring inputs give unrelated outputs.
-pub(super) const fn mix(input: u64) -> u64 {
+pub(crate) const fn mix(input: u64) -> u64 {
     let a = input.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let b = (a ^ (a >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let c = (b ^ (b >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -63,6 +65,6 @@ pub(super) const fn mix(input: u64) -> u64 {
 }
 
 /// A number for a text, the same on every machine (FNV-1a).
-pub(super) fn number_of(text: &str) -> u64 {
+pub(crate) fn number_of(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
