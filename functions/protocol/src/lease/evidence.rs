@@ -2,7 +2,8 @@
 //! the holder's liveness tuple did not change.
 //!
 //! The count is kept in the instance record, so a cold start loses none of it. Each look adds at most one and a half ticks,
-//! so a clock that jumps forward brings a seizure forward by half a tick at most; a clock that jumps back begins anew.
+//! so a clock that jumps forward brings a seizure forward by what that look did not really wait of them: half a tick for a
+//! loop that ticks alone, the whole tick and a half where another loop looked just before. A clock that jumps back begins anew.
 
 use std::time::Duration;
 
