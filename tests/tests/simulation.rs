@@ -1,5 +1,6 @@
 //! The simulator itself: what it promises to everything that is written on it.
 
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use fencepost_storage::operation;
@@ -95,4 +96,43 @@ fn the_faults_that_a_run_met_make_it_again() {
     let listed = run(44, Some(&drawn.met));
     assert_eq!(drawn.met, listed.met);
     assert!(drawn.history == listed.history);
+}
+
+#[test]
+fn a_gated_source_follows_the_lease() {
+    let mut world = World::new(Options::new(11).setting("SOURCE", "gated"));
+    world.run_for(seconds(10));
+    let first = world.leader().unwrap().instance;
+    let other = if first == "east" { "west" } else { "east" };
+    assert!(world.is_source_enabled(&first) && !world.is_source_enabled(other));
+    world.publish_many("pump-1", 5);
+    world.act(Act::Kill { instance: first });
+    assert!(world.run_until_that(seconds(40), |world| world.is_source_enabled(other)));
+    assert_eq!(world.leader().unwrap().instance, other);
+    world.finish().assert_sound(&world);
+    assert!(world.reached().count(Sometimes::SourceDisconnected) > 0);
+}
+
+fn simulate(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_simulate")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_soak_without_time_is_refused() {
+    for arguments in [["soak", "--minutes", "0"], ["soak", "--threads", "0"]] {
+        let output = simulate(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("must be 1 or more"));
+    }
+}
+
+#[test]
+fn a_batch_that_reached_too_little_fails_and_says_what() {
+    let output = simulate(&["--seeds", "1", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("never reached in 1 seeds: "));
+    let figures: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((figures["seeds"].as_u64(), figures["runs_broken"].as_u64()), (Some(1), Some(0)));
+    assert!(figures["cpu_seconds_a_seed"].as_f64().is_some_and(|seconds| seconds > 0.0));
+    assert_eq!(simulate(&["--seeds", "1", "--reach-anything"]).status.code(), Some(0));
 }
