@@ -138,6 +138,17 @@ fn damaged_rows_are_counted_one_by_one() {
 }
 
 #[test]
+fn every_row_that_is_passed_over_is_counted() {
+    let rows = [
+        OutboxRow { not_before: Some(at(1)), ..row("a", 60, "later") },
+        row("a", 50, "behind"),
+        row("a", 40, "behind-too"),
+    ];
+    let (choice, notes, _) = run(request(Mode::Scheduled), true, slots(&rows));
+    assert_eq!((choice.claims.len(), notes.counts.skipped), (0, 3));
+}
+
+#[test]
 fn at_most_a_hundred_claims_are_told_as_unsettled() {
     let rows: Vec<OutboxRow> = (0..130_u64)
         .map(|number| {
