@@ -96,8 +96,8 @@ def described(world: World, plan: list[Case], destructive: bool) -> list[str]:
     lines += [
         "would leave behind: tombstones of the messages until the dedupe window ends, log lines, metrics, executions, a higher fencing token",
         f"would take about {minutes:.0f} minutes",
-        f"cost drivers: about {MESSAGES} IoT messages and as many times four write units; reads of {world.shards} shards at each look (a few "
-        "thousand read units); a dozen Standard executions; GetMetricData; far below one US dollar together",
+        f"cost drivers: about {MESSAGES} IoT messages and as many times four write units; scans of the outbox while something is waited for "
+        "(a few thousand read units, more where many tombstones stand); a dozen Standard executions; GetMetricData; far below one US dollar together",
         "no run certifies:",
     ]
     return lines + [f"  {words}" for words in not_certified(world, destructive)]

@@ -4,6 +4,7 @@ reaches a network."""
 import contextlib
 import datetime
 import io
+import json
 import pathlib
 import re
 import sys
@@ -25,7 +26,8 @@ from account import Account, Refused, signed_path
 from cases import Cases, NotHere
 from deployed import Stack
 from stacks import Found
-from timing import PROFILES, Timing, of_parameters, seconds
+from ledger import decode
+from timing import PROFILES, PUT_SECONDS, Timing, of_parameters, seconds
 from world import World
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -169,7 +171,7 @@ class Measures(unittest.TestCase):
     def test_the_profiles_are_those_of_the_settings_table(self):
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
         names = {"ttl": "LEASE_TTL", "margin": "CLOCK_MARGIN", "tick": "TICK_INTERVAL", "call": "RENEW_CALL_TIMEOUT",
-                 "grace": "STEP_DOWN_GRACE", "stale_claim": "STALE_CLAIM_DURATION"}
+                 "grace": "STEP_DOWN_GRACE", "stale_claim": "STALE_CLAIM_DURATION", "drainer_limit": "DRAINER_LIMIT"}
         for field, name in names.items():
             durable, fast = re.search(rf"`FENCEPOST_{name}` \|[^|]*\| `(\w+|[\d.]+\w+)`(?:; fast `([\d.]+\w+)`)? \|", readme).groups()
             self.assertEqual(getattr(PROFILES["durable"], field), seconds(durable), name)
@@ -181,8 +183,30 @@ class Measures(unittest.TestCase):
         self.assertEqual(of_parameters({"Profile": "fast", "LeaseTtl": "30s"}).takeover_bound, 30.5 + 7)
         # 30s and three renewals: a budget of 7.5s, an interval of (7.5 - 3.75) x 8/9 = 3.33s, half of it a call, whole seconds a tick.
         short = of_parameters({"LeaseTtl": "30s", "StepDownGrace": "16s"})
-        self.assertEqual(short, Timing(ttl=30, margin=0.5, tick=3, call=short.call, grace=16, stale_claim=31))
+        self.assertEqual(short, Timing(ttl=30, margin=0.5, tick=3, call=short.call, grace=16, stale_claim=31, drainer_limit=30))
         self.assertAlmostEqual(short.call, 1.667, 3)
+        self.assertEqual(of_parameters({"DrainerLimitSeconds": "40"}).takeover_work_bound, 10 + 3 * 40 + 35 + 5)
+        self.assertEqual(of_parameters({"Profile": "fast", "DrainerLimitSeconds": "0"}).takeover_work_bound, 3.5 + 30 + 20 + 2.5)
+
+    def test_how_long_an_event_may_take_follows_from_the_ticks(self):
+        self.assertEqual(PROFILES["fast"].telling_bound, 2 * 3.5 + 2)
+        self.assertEqual(World(Fake(), [found(Profile="durable")]).event_seconds, 2 * 10 + 2 + 30 + 3)
+        machine = json.loads((ROOT / "statemachines/lease_cycle.asl.json").read_text(encoding="utf-8"))
+        self.assertEqual(machine["States"]["ReportEvents"]["TimeoutSeconds"], PUT_SECONDS)
+
+
+class Decodes(unittest.TestCase):
+    def test_the_samples_of_bodies_and_nothing_that_is_no_body(self):
+        expected = {"body_raw": {"": b""}, "body_cloud_events": {"text": b"21.5 degrees", "empty": b"", "base64": bytes.fromhex("00fffe01807f0ac328efbfbe")}}
+        envelope = {"content-type": "application/cloudevents+json; charset=utf-8"}
+        for file in sorted((ROOT / "tests/corpus/body_cloud_events").glob("*.json")):
+            sample = json.loads(file.read_text(encoding="utf-8"))
+            attributes = {name: {"StringValue": value} for name, value in (sample["input"]["attributes"] | envelope).items()}
+            with self.subTest(file.stem):
+                if sample["refused"]:
+                    self.assertRaises(ValueError, decode, sample["input"]["body"], attributes)
+                else:
+                    self.assertEqual(decode(sample["input"]["body"], attributes), expected["body_cloud_events"][file.stem])
 
 
 class Behaves(unittest.TestCase):
@@ -203,6 +227,23 @@ class Behaves(unittest.TestCase):
         queue.delete_message.assert_not_called()
         queue.change_message_visibility.assert_called_once()
         self.assertEqual(world.ledger.foreign, {"m"})
+
+    def test_every_page_of_the_outbox_is_looked_at(self):
+        table = Client()
+        world = World(Fake(dynamodb=table), [found()])
+        row = lambda shard, topic: {"shard": {"S": shard}, "topic": {"S": topic}}
+        ours, others = world.topic("x"), "plant/1/telemetry/x"
+        pages = {
+            None: {"Items": [row("telemetry#0000", others), row("dead#telemetry#0001", ours), {"shard": {"S": "sent#a"}}], "LastEvaluatedKey": "1"},
+            "1": {"Items": [{"shard": {"S": "fence#telemetry"}}], "LastEvaluatedKey": "2"},
+            # Four shards, and a record beyond them.
+            "2": {"Items": [row("telemetry#0009", ours), row("telemetry-b#0000", ours), {"shard": {"S": "fence#telemetry-b"}}]},
+        }
+        table.scan.side_effect = lambda **asked: pages[asked.get("ExclusiveStartKey")]
+        self.assertEqual([one["shard"]["S"] for one in world.outstanding()], ["telemetry#0009"])
+        self.assertEqual([one["shard"]["S"] for one in world.dead()], ["dead#telemetry#0001"])
+        self.assertEqual(len(world.fences()), 2)
+        self.assertTrue(all(asked.kwargs["ConsistentRead"] for asked in table.scan.call_args_list))
 
     def test_what_was_stopped_is_given_back_whatever_happens(self):
         functions = Client()

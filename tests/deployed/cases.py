@@ -4,6 +4,7 @@ import json
 import signal
 import time
 import traceback
+from dataclasses import dataclass
 
 
 class TimeUp(Exception):
@@ -38,16 +39,16 @@ class Cases:
             return
         started = time.monotonic()
         try:
-            failure, seen = attempt(seconds, work)
+            result = attempt(seconds, work)
         except NotHere as reason:
             self._skip(name, str(reason))
             return
-        if failure:
-            self._fail(name, time.monotonic() - started, failure)
+        if result.failure:
+            self._fail(name, time.monotonic() - started, f"{result.failure}\n    at {result.where}")
         else:
             self.passed += 1
             self.succeeded.add(name)
-            self._tell("ok", name, time.monotonic() - started, seen)
+            self._tell("ok", name, time.monotonic() - started, result.seen)
 
     def _fail(self, name: str, seconds: float, words: str) -> None:
         self.failed += 1
@@ -65,19 +66,29 @@ class Cases:
             print(f"{outcome:7} {name} ({seconds:.1f}s): {words}", flush=True)
 
 
-def attempt(seconds: float, work) -> tuple[str, str]:
-    """Does the work within `seconds`: why and where it failed, or nothing, and what it saw."""
+@dataclass
+class Attempt:
+    """What became of some work."""
+
+    # What it saw; empty where it failed.
+    seen: str = ""
+    # The message of its failure, and the line that failed; empty where it did not.
+    failure: str = ""
+    where: str = ""
+
+
+def attempt(seconds: float, work) -> Attempt:
+    """Does the work within `seconds`."""
     signal.signal(signal.SIGALRM, _time_up)
     signal.alarm(int(seconds) + 1)
     try:
-        return "", work()
+        return Attempt(seen=work())
     except NotHere:
         raise
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)
         where = next((frame for frame in reversed(place) if frame.filename.endswith("_cases.py")), place[-1])
-        words = str(error) or type(error).__name__
-        return f"{words}\n    at {where.name}, line {where.lineno}: {where.line}", ""
+        return Attempt(failure=str(error) or type(error).__name__, where=f"{where.name}, line {where.lineno}: {where.line}")
     finally:
         signal.alarm(0)
 

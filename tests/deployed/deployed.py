@@ -5,7 +5,10 @@ broker. What differs between the emulator and an account (how a function is stop
 
 import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import botocore.exceptions
 
 from cases import check, until
 from ledger import Ledger
@@ -37,8 +40,8 @@ class Deployed:
 
     # What clocks and ways of this side may add to a bound, in seconds.
     slack = 0.0
-    # How long an event may take from the bridge to this side, in seconds.
-    event_seconds = 15.0
+    # How long an event may take from the bus to the queue on this side, in seconds: the emulator hands it on at once.
+    delivery_seconds = 1.0
     # Whether the drain of the schedule may take orphans before the takeover does.
     drain_may_be_first = False
 
@@ -69,11 +72,28 @@ class Deployed:
         levels = self.topic_filter.split("/")
         return "/".join(name if level in ("#", "+") else level for level in levels)
 
+    @property
+    def event_seconds(self) -> float:
+        """How long an event may take from what it tells of to this side, in seconds."""
+        return self.timing.telling_bound + self.delivery_seconds + self.slack
+
+    @property
+    def takeover_seconds(self) -> float:
+        """How long a takeover of a few records may take from the acquisition on, in seconds."""
+        return self.timing.takeover_work_bound + self.slack
+
     # ---- the lease --------------------------------------------------------------------------------------------------
 
     def status(self, stack: Stack) -> dict:
         """What the lease function of this instance says."""
         return self.ask(stack, {"command": "status"})
+
+    def answers(self, stack: Stack) -> bool:
+        """Whether the lease function of this instance can be reached and knows who it is."""
+        try:
+            return self.status(stack)["me"]["name"] == stack.name
+        except botocore.exceptions.ClientError:
+            return False
 
     def ask(self, stack: Stack, request: dict) -> dict:
         """Invokes the lease function of this instance; its answer."""
@@ -172,25 +192,27 @@ class Deployed:
 
     def outstanding(self) -> list[dict]:
         """Records of ours that are not committed, read past the bridge."""
-        return self._rows("")
+        return self._records(f"{self.lease}#")
 
     def dead(self) -> list[dict]:
         """Dead records of ours."""
-        return self._rows("dead#")
+        return self._records(f"dead#{self.lease}#")
 
-    def _rows(self, prefix: str) -> list[dict]:
+    def fences(self) -> list[dict]:
+        """Every fence in the outbox."""
+        return list(self._items("fence#"))
+
+    def _records(self, prefix: str) -> list[dict]:
+        return [row for row in self._items(prefix) if self.ledger.is_ours(row.get("topic", {}).get("S", ""))]
+
+    def _items(self, prefix: str) -> Iterator[dict]:
+        """Every item whose partition begins so, page after page of the whole table: a record in a shard that nobody drains is seen
+        too."""
         client = self.aws.client("dynamodb", self.first.region)
-        found = []
-        for number in range(self.shards):
-            query = {
-                "TableName": self.first.outputs["OutboxTableName"], "ConsistentRead": True, "KeyConditionExpression": "#shard = :shard",
-                "ExpressionAttributeNames": {"#shard": "shard"},
-                "ExpressionAttributeValues": {":shard": {"S": f"{prefix}{self.lease}#{number:04}"}},
-            }
-            while True:
-                page = client.query(**query)
-                found += [row for row in page["Items"] if self.ledger.is_ours(row.get("topic", {}).get("S", ""))]
-                if "LastEvaluatedKey" not in page:
-                    break
-                query["ExclusiveStartKey"] = page["LastEvaluatedKey"]
-        return found
+        scan = {"TableName": self.first.outputs["OutboxTableName"], "ConsistentRead": True}
+        while True:
+            page = client.scan(**scan)
+            yield from (item for item in page["Items"] if item["shard"]["S"].startswith(prefix))
+            if "LastEvaluatedKey" not in page:
+                return
+            scan["ExclusiveStartKey"] = page["LastEvaluatedKey"]

@@ -4,6 +4,7 @@ import time
 
 from cases import check, until
 from deployed import Deployed
+from timing import LOOP_LATE_SECONDS, LOOP_SECONDS
 
 
 def by_schedule(world: Deployed) -> str:
@@ -14,7 +15,7 @@ def by_schedule(world: Deployed) -> str:
     leader = world.leader()
     token = world.token()
     until(world.event_seconds, "the event Lease Acquired", lambda: world.buses[leader.region].find("Lease Acquired", token=token))
-    until(60, f"the takeover of token {token} succeeds", lambda: world.takeover(leader, token) == "SUCCEEDED")
+    until(world.takeover_seconds, f"the takeover of token {token} succeeds", lambda: world.takeover(leader, token) == "SUCCEEDED")
     return f"{leader.name} leads after {time.monotonic() - started:.0f}s, token {token}"
 
 
@@ -24,7 +25,7 @@ def leads(world: Deployed) -> str:
     said = world.status(leader)
     check(said["leading"], f"{leader.name} stands in the row and does not know that it leads: {said}")
     check(said["lease"]["token"] == world.token(), f"it says token {said['lease']['token']}, the row {world.token()}")
-    until(100 + world.timing.stale_claim, f"the takeover of token {world.token()} is finished",
+    until(world.takeover_seconds, f"the takeover of token {world.token()} is finished",
           lambda: int(world.lease_row().get("takeover_done", {"N": "0"})["N"]) >= world.token())
     return f"{leader.name} leads under token {world.token()}, its takeover is finished"
 
@@ -88,7 +89,7 @@ def takeover(world: Deployed) -> str:
         # A tick that raised the fence and then lost the race leaves a gap in the tokens.
         seized = world.token()
         check(seized > token, f"token {seized} follows {token}")
-        until(60 + timing.stale_claim, f"takeover {world.lease}-{seized}-0 succeeds", lambda: world.takeover(new, seized) == "SUCCEEDED")
+        until(world.takeover_seconds, f"takeover {world.lease}-{seized}-0 succeeds", lambda: world.takeover(new, seized) == "SUCCEEDED")
         drained = world.finish(new, world.takeover_arn(new, seized), 10)["counts"]["committed"]
     check(drained == len(payloads) or world.drain_may_be_first, f"the takeover drained {drained} of {len(payloads)} orphans")
     bus = world.buses[new.region]
@@ -127,8 +128,10 @@ def comes_back(world: Deployed) -> str:
     for kind, what in kept.items():
         world.start_function(old, kind, what)
     world.stopped = None
-    until(20, f"{old.name} answers", lambda: world.status(old)["me"]["name"] == old.name)
-    lost = until(75 + world.event_seconds, "the event Lease Lost", lambda: world.buses[old.region].find("Lease Lost", instance=old.name))
+    until(20, f"{old.name} answers", lambda: world.answers(old))
+    # Its loops have gone on without the function, or a new one comes with the next start of the schedule.
+    seconds = LOOP_SECONDS + LOOP_LATE_SECONDS + world.event_seconds
+    lost = until(seconds, "the event Lease Lost", lambda: world.buses[old.region].find("Lease Lost", instance=old.name))
     check(world.owner() == new.name and world.token() == token, "it took the lease back")
     return f"{old.name} stands by; it said Lease Lost ({lost['detail'].get('reason')})"
 
@@ -150,11 +153,9 @@ def step_down(world: Deployed) -> str:
     check(took < bound, f"an idle handover took {took:.1f}s, bound {bound:g}s")
     check(world.token() > token, f"token {world.token()} follows {token}")
     bus = world.buses[old.region]
-
-    def told() -> dict | None:
-        # With nothing in flight the request itself releases; where the successor then ticks before the former holder does, the row
-        # no longer tells of a release, and the former holder reports what it sees: superseded.
-        return bus.find("Lease Released", instance=old.name, token=token) or bus.find("Lease Lost", instance=old.name, token=token, reason="superseded")
-
-    event = until(world.event_seconds, "the event Lease Released, or Lease Lost (superseded)", told)
-    return f"{new.name} leads after {took:.1f}s (bound {bound:g}s); the execution said so; told as {event['detail-type']}"
+    # The request itself releases, so the successor may tick before the former holder does: it is told as what it was all the same.
+    for kind in ("Step Down Requested", "Lease Released"):
+        until(world.event_seconds, f"the event {kind} of token {token}", lambda: bus.find(kind, instance=old.name, token=token, reason="step_down"))
+    lost = bus.find("Lease Lost", instance=old.name, token=token)
+    check(not lost, f"a planned handover was told as a lease lost: {lost}")
+    return f"{new.name} leads after {took:.1f}s (bound {bound:g}s); the execution said so, and the event Lease Released"

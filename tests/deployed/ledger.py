@@ -15,8 +15,7 @@ def decode(body: str, attributes: dict) -> bytes:
     """The published bytes, by the attributes `content-type` and `payload-encoding` alone."""
     encoding = attributes["payload-encoding"]["StringValue"]
     if attributes.get("content-type", {}).get("StringValue", "").startswith("application/cloudevents+json"):
-        envelope = json.loads(body)
-        body = envelope.get("data_base64" if encoding == "base64" else "data", "-")
+        return _enveloped(body, encoding)
     if encoding == "text":
         return body.encode()
     if encoding == "base64":
@@ -24,6 +23,23 @@ def decode(body: str, attributes: dict) -> bytes:
     if encoding == "empty" and body == "-":
         return b""
     raise ValueError(f"payload-encoding {encoding!r} with a body of {len(body)} characters")
+
+
+# The one member of an envelope that holds the payload, by its encoding.
+MEMBERS = {"text": ["data"], "base64": ["data_base64"], "empty": []}
+
+
+def _enveloped(body: str, encoding: str) -> bytes:
+    """The published bytes in a CloudEvents envelope; one that says something else than its encoding is no body of ours."""
+    envelope = json.loads(body)
+    if not isinstance(envelope, dict) or envelope.get("specversion") != "1.0" or encoding not in MEMBERS:
+        raise ValueError(f"payload-encoding {encoding!r}, and no CloudEvents 1.0 envelope of {len(body)} characters")
+    found = [name for name in ("data", "data_base64") if name in envelope]
+    if found != MEMBERS[encoding] or not all(isinstance(envelope[name], str) for name in found):
+        raise ValueError(f"payload-encoding {encoding!r}, and the envelope has {', '.join(found) or 'no data'}")
+    if not found:
+        return b""
+    return base64.b64decode(envelope["data_base64"], validate=True) if encoding == "base64" else envelope["data"].encode()
 
 
 class Ledger:
@@ -189,6 +205,11 @@ class Bus:
             if event["detail-type"] == detail_type and all(event["detail"].get(key) == value for key, value in detail.items()):
                 return event
         return None
+
+    def listen(self, enabled: bool) -> None:
+        """Whether events come from now on."""
+        switch = self._events.enable_rule if enabled else self._events.disable_rule
+        switch(Name=self._name, EventBusName=self._bus)
 
     def close(self) -> None:
         """Removes rule and queue."""

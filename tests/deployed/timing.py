@@ -16,11 +16,24 @@ class Timing:
     call: float
     grace: float
     stale_claim: float
+    drainer_limit: float
 
     @property
     def takeover_bound(self) -> float:
         """From the last renewal: TTL, margin and two ticks, of which each is the interval and one lease call."""
         return self.ttl + self.margin + 2 * (self.tick + self.call)
+
+    @property
+    def telling_bound(self) -> float:
+        """From a change of the lease row to its event on the bus: the tick that sees it, one more for a reply that was lost or a bus
+        that refused, and the time that the loop gives the put."""
+        return 2 * (self.tick + self.call) + PUT_SECONDS
+
+    @property
+    def takeover_work_bound(self) -> float:
+        """From the acquisition to the end of a takeover that finds a few records: the tick that starts it, the plan, a call for the
+        forward pass, the wait for claims to become stale, a call for the settled pass, and the note in the lease row."""
+        return self.tick + self.call + 3 * self.drainer_limit + self.stale_claim + self.call
 
     @property
     def idle_handover_bound(self) -> float:
@@ -29,9 +42,13 @@ class Timing:
 
 
 PROFILES = {
-    "durable": Timing(ttl=300, margin=0.5, tick=5, call=5, grace=20, stale_claim=35),
-    "fast": Timing(ttl=14, margin=0.5, tick=1, call=2.5, grace=5, stale_claim=20),
+    "durable": Timing(ttl=300, margin=0.5, tick=5, call=5, grace=20, stale_claim=35, drainer_limit=30),
+    "fast": Timing(ttl=14, margin=0.5, tick=1, call=2.5, grace=5, stale_claim=20, drainer_limit=10),
 }
+# What the loop gives a put of events; statemachines/lease_cycle.asl.json.
+PUT_SECONDS = 2.0
+# A schedule starts a loop each minute, and may be this late.
+LOOP_SECONDS, LOOP_LATE_SECONDS = 60, 15
 # Renewals in a row that may fail, in the profile durable.
 MAX_RENEW_FAILS = 3
 
@@ -57,4 +74,5 @@ def of_parameters(values: dict) -> Timing:
     return Timing(
         ttl=ttl, margin=given("ClockMargin", base.margin), tick=given("TickInterval", tick), call=given("RenewCallTimeout", call),
         grace=grace, stale_claim=given("StaleClaimDuration", stale_claim),
+        drainer_limit=float(values.get("DrainerLimitSeconds") or 0) or base.drainer_limit,
     )

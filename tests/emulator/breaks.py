@@ -7,11 +7,12 @@ are seen to fail here and to pass without `--breaks`."""
 
 import copy
 import hashlib
+import re
 import time
 from dataclasses import dataclass
 from typing import Callable
 
-from cases import attempt, until
+from cases import Attempt, attempt, until
 from emulator import EAST
 from ledger import Ledger
 from world import World
@@ -19,10 +20,11 @@ from world import World
 
 @dataclass
 class Break:
-    """What is broken for a case, the words of the failure that must follow, and how to break it; the answer undoes it."""
+    """What is broken for a case, the message of the assertion that must fail, and how to break it; the answer undoes it."""
 
     what: str
-    words: str
+    # A regular expression for the message from its beginning, as the assertion words it: no other failure may match.
+    failure: str
     apply: Callable[[World], Callable[[], None]]
     # After it there is no stack to run the case on in earnest.
     final: bool = False
@@ -46,14 +48,14 @@ class Breaks:
             published, received = list(world.ledger.published), copy.deepcopy(world.ledger.received)
             started = time.monotonic()
             undo = one.apply(world)
-            failure, seen = attempt(seconds, work)
-            self._judge(name, one, failure or f"it passed: {seen}", time.monotonic() - started)
+            result = attempt(seconds, work)
+            self._judge(name, one, result, time.monotonic() - started)
             world.to_queue.heal()
             world.to_table.heal()
-            failure, _ = attempt(300, lambda: self._clear_away(world, one, undo, published, received))
-            if failure:
+            cleared = attempt(300, lambda: self._clear_away(world, one, undo, published, received))
+            if cleared.failure:
                 self.survived.append(f"{name}: {one.what}: it could not be undone")
-                print(f"STUCK   {name}: {one.what}: it could not be undone: {failure}", flush=True)
+                print(f"STUCK   {name}: {one.what}: it could not be undone: {cleared.failure}\n    at {cleared.where}", flush=True)
         return not any(one.final for one in breaks)
 
     @staticmethod
@@ -65,13 +67,14 @@ class Breaks:
             forget(world.ledger, published, received)
         return "undone"
 
-    def _judge(self, name: str, one: Break, failure: str, seconds: float) -> None:
-        if one.words in failure:
+    def _judge(self, name: str, one: Break, result: Attempt, seconds: float) -> None:
+        if re.match(one.failure, result.failure, re.DOTALL):
             self.noticed += 1
-            print(f"noticed {name} ({seconds:.1f}s): {one.what} -> {failure.splitlines()[0][:160]}", flush=True)
+            print(f"noticed {name} ({seconds:.1f}s): {one.what} -> {result.failure.splitlines()[0][:160]}", flush=True)
         else:
             self.survived.append(f"{name}: {one.what}")
-            print(f"MISSED  {name} ({seconds:.1f}s): {one.what}; wanted {one.words!r}: {failure}", flush=True)
+            words = f"{result.failure}\n    at {result.where}" if result.failure else f"it passed: {result.seen}"
+            print(f"MISSED  {name} ({seconds:.1f}s): {one.what}; wanted {one.failure!r}: {words}", flush=True)
 
 
 def forget(ledger: Ledger, published: list, received: dict) -> None:

@@ -8,6 +8,7 @@ import uuid
 from typing import Callable
 
 import life_cases
+import schedule_cases
 from cases import until
 from deployed import Stack
 from emulator import EAST, WEST
@@ -131,6 +132,22 @@ def limit_unchanged(world: World):
     return undo
 
 
+def begun_under_the_limit(world: World):
+    """The drainer keeps its ten seconds, and a send that does not end: it claims, as one with three seconds must not."""
+    world.to_queue.hold(b"telemetry/limit-")
+    return limit_unchanged(world)
+
+
+def schedule_goes_on(world: World):
+    """The schedule is not switched off."""
+    kept, schedule_cases.set_schedule = schedule_cases.set_schedule, lambda *_: None
+
+    def undo() -> None:
+        schedule_cases.set_schedule = kept
+
+    return undo
+
+
 def machine_does_nothing(machine: str):
     """The machine succeeds at once."""
 
@@ -155,11 +172,38 @@ def lease_function_gone(pick: Callable[[World], Stack]):
         def undo() -> None:
             world.start_function(stack, "Lease", alias)
             until(60, "somebody leads", world.owner)
-            until(30, f"{stack.name} answers", lambda: _answers(world, stack))
+            until(30, f"{stack.name} answers", lambda: world.answers(stack))
 
         return undo
 
     return apply
+
+
+def instance_unknown(pick: Callable[[World], Stack]):
+    """The lease function of an instance cannot be reached, and the record that it had of itself is gone."""
+
+    def apply(world: World):
+        stack = pick(world)
+        undo = lease_function_gone(lambda _: stack)(world)
+        client, table = world.aws.client("dynamodb", EAST), world.first.outputs["LeaseTableName"]
+        for row in world.instance_rows(stack):
+            client.delete_item(TableName=table, Key={key: row[key] for key in ("lease", "record")})
+        return undo
+
+    return apply
+
+
+def bus_deaf(world: World):
+    """Nothing that the bridge tells the event bus reaches this side."""
+    for bus in world.buses.values():
+        bus.listen(False)
+
+    def undo() -> None:
+        for bus in world.buses.values():
+            bus.listen(True)
+        until(60, "somebody leads", world.owner)
+
+    return undo
 
 
 def standby_gone(world: World):
@@ -398,13 +442,6 @@ def _purge_dead(world: World) -> None:
         client.delete_item(TableName=table, Key={"shard": row["shard"], "position": row["position"]})
 
 
-def _answers(world: World, stack: Stack) -> bool:
-    try:
-        return bool(world.status(stack))
-    except world.aws.client("lambda", stack.region).exceptions.ClientError:
-        return False
-
-
 def _bring_back(world: World, undo):
     """Undoes, and gives back whatever the case itself took away."""
 
@@ -417,7 +454,7 @@ def _bring_back(world: World, undo):
             world.stopped = None
         until(60, "somebody leads", world.owner)
         for stack in world.stacks.values():
-            until(30, f"{stack.name} answers", lambda stack=stack: _answers(world, stack))
+            until(30, f"{stack.name} answers", lambda stack=stack: world.answers(stack))
         # A renewal or two, so that nothing of this is in the next measurement.
         time.sleep(6)
 

@@ -4,7 +4,7 @@ import time
 
 from cases import check, until
 from emulator import EAST
-from world import World, set_schedule
+from world import World, schedule_states, set_schedule
 
 # The longest silence of a schedule that fires "every minute": at 00:01, and then at 02:59.
 GAP_SECONDS = 178
@@ -42,6 +42,8 @@ class Gap:
         check(leader.region == EAST, f"{leader.name} leads, not the first stack")
         self._token = self._world.token()
         set_schedule(self._world, EAST, "DISABLED")
+        states = schedule_states(self._world, EAST)
+        check(states == {"DISABLED"}, f"the schedule of {EAST} is not silent: {states}")
         self._since = time.monotonic()
         return f"no loop is started in {EAST} any more; token {self._token}"
 

@@ -72,12 +72,6 @@ class World(Deployed):
         finally:
             set_schedule(self, stack.region, "ENABLED", "Drain")
 
-    def fences(self) -> list[dict]:
-        """Every fence in the outbox."""
-        client = self.aws.client("dynamodb", EAST)
-        items = client.scan(TableName=self.first.outputs["OutboxTableName"], ConsistentRead=True)["Items"]
-        return [item for item in items if item["shard"]["S"].startswith("fence#")]
-
 
 def set_schedule(world: Deployed, region: str, state: str, machine: str = "LeaseCycle") -> None:
     """Switches the schedules of this region that start a machine."""
@@ -88,3 +82,10 @@ def set_schedule(world: Deployed, region: str, state: str, machine: str = "Lease
             continue
         kept = {key: schedule[key] for key in ("Name", "GroupName", "ScheduleExpression", "FlexibleTimeWindow", "Target")}
         client.update_schedule(**kept, State=state)
+
+
+def schedule_states(world: Deployed, region: str, machine: str = "LeaseCycle") -> set[str]:
+    """How the schedules of this region that start a machine stand."""
+    client = world.aws.client("scheduler", region)
+    schedules = [client.get_schedule(Name=one["Name"], GroupName=one["GroupName"]) for one in client.list_schedules()["Schedules"]]
+    return {schedule["State"] for schedule in schedules if machine in schedule["Target"]["Arn"]}
