@@ -2,8 +2,14 @@
 //!
 //! One way for every caller: a workflow could put the event of a call that it made, but nobody could of a call that the
 //! stream made. A put that failed for the moment is made again, and one whose reply was lost may have been carried out: the
-//! bus gets the event at least once, and one of two has the other's `at_ms`. What it never does is fail a drain. Where the
-//! bus refuses, or no time is left, a line of the log says so, and the dead rows, the metric `Dead` and its alarm remain.
+//! bus gets the event at least once, and one of two has the other's `at_ms`. What it never does is fail a drain.
+//!
+//! It is best effort all the same, and no time is set aside for it. A page begins where its own claims, sends and commits fit
+//! into the function's time limit; the report has what the last page left of that, and three seconds at most. After a page that
+//! took all its time that may be nothing: then the put is given up as soon as it was begun, and nobody makes it later. To set
+//! aside even one put would raise the smallest `drainer_limit` that the settings allow, for something that is told twice anyway:
+//! the metric `Dead` goes out before the put, and rings its alarm; the rows stay dead until an operator decides. Where the bus
+//! was not told, a line of the log says so, with the event.
 
 use std::pin::pin;
 use std::time::Duration;

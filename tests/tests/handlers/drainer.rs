@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fencepost_protocol::failure::FailureKind;
 use fencepost_protocol::outbox::Status;
+use fencepost_runtime::clock::Clock as _;
 use fencepost_runtime::failure::ErrorType;
 use fencepost_runtime::telemetry::Metric;
 use fencepost_storage::memory::{Effect, EntryFault, Fault};
@@ -112,7 +113,13 @@ async fn a_permanent_refusal_kills_one_record_and_an_operator_brings_it_back() {
     harness.queue_faults.set(operation::SEND, 1, Fault::of(Effect::Entries(entries.into())));
     let reply = east.drain(json!({})).await.unwrap();
     assert_eq!((&reply["counts"]["committed"], &reply["counts"]["dead"]), (&json!(2), &json!(1)));
-    assert_eq!(harness.bus.events().len(), 1, "told by the function: {reply}");
+    let [event] = &harness.bus.events()[..] else { panic!("told once, by the function: {reply}") };
+    let detail: Value = serde_json::from_str(&event.detail).unwrap();
+    let told = json!({
+        "lease": "telemetry", "instance": "east", "stack": "east", "count": 1, "by_reason": { "refused": 1 },
+        "at_ms": harness.clock.now().wall.as_ms(),
+    });
+    assert_eq!((event.detail_type, detail), ("Records Dead", told));
     assert_eq!((dead_rows(&harness), east.outstanding().await.len()), (1, 0));
 
     let request = |dry_run: bool| json!({ "command": "redrive", "shards": ["telemetry#0000", "telemetry#0001"], "limit": 10, "dry_run": dry_run });
