@@ -12,7 +12,7 @@ pub(crate) const UNKNOWN: &str = "added_by_a_later_version";
 /// Longer than any id, name or key.
 const LONG_CHARS: usize = 5_000;
 /// The one field of a typed attribute, as DynamoDB writes it.
-const ATTRIBUTE_KINDS: [&str; 7] = ["S", "N", "B", "BOOL", "NULL", "L", "M"];
+pub(crate) const ATTRIBUTE_KINDS: [&str; 7] = ["S", "N", "B", "BOOL", "NULL", "L", "M"];
 
 /// What was done to the place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

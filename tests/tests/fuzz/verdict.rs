@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::corpus::{self, Seed};
-use crate::damage::{self, Damage, Kind, SECRET, UNKNOWN};
+use crate::damage::{self, ATTRIBUTE_KINDS, Damage, Kind, SECRET, UNKNOWN};
 use crate::decoder::{Declared, Decoder, Refusal};
 use crate::paths::{dotted, fits};
 
@@ -87,13 +87,45 @@ fn of_refusal(decoder: &Decoder, damage: &Damage, refusal: &Refusal) -> Option<S
     };
     let named = match damage.kind {
         Kind::Joined => UNKNOWN,
-        _ => place.rsplit('.').next().unwrap_or_default(),
+        _ => field_of(&place),
     };
     let partner = decoder.blamed.iter().any(|(damaged, field)| fits(damaged, &place) && fits(field, &blamed));
-    if within(&blamed, &place) || within(&place, &blamed) || refusal.problem.contains(named) || partner {
+    if within(&blamed, &place) || within(&place, &blamed) || says(&refusal.problem, named) || partner {
         return None;
     }
     Some(format!("{} is blamed: {}", refusal.field, refusal.problem))
+}
+
+/// The innermost field of a place: no number of an element, and no kind of a typed attribute, which any sentence may contain.
+fn field_of(place: &str) -> &str {
+    let is_field = |part: &&str| !part.bytes().all(|byte| byte.is_ascii_digit()) && !ATTRIBUTE_KINDS.contains(part);
+    place.rsplit('.').find(is_field).unwrap_or_default()
+}
+
+/// Does `text` contain `word` as a word of its own?
+fn says(text: &str, word: &str) -> bool {
+    let part_of_a_word = |found: char| found.is_alphanumeric() || found == '_';
+    let is_whole =
+        |at: usize| !text[..at].ends_with(part_of_a_word) && !text[at + word.len()..].starts_with(part_of_a_word);
+    !word.is_empty() && text.match_indices(word).any(|(at, _)| is_whole(at))
+}
+
+#[test]
+fn a_field_is_named_by_a_whole_word_and_by_no_number() {
+    for (place, field) in
+        [("a.topic", "topic"), ("Records.0", "Records"), ("renewal.N", "renewal"), ("0", ""), ("", "")]
+    {
+        assert_eq!(field_of(place), field, "{place}");
+    }
+    for (text, word, said) in [
+        ("topic is missing", "topic", true),
+        ("`topic` is missing", "topic", true),
+        ("topics are missing", "topic", false),
+        ("must be 10 at most", "0", false),
+        ("is missing", "", false),
+    ] {
+        assert_eq!(says(text, word), said, "{word} in {text}");
+    }
 }
 
 /// Is it declared that the change is accepted, with another meaning or (`other` false) with none?

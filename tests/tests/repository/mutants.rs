@@ -1,7 +1,7 @@
 //! The lists of breaks in `tests/mutants`: each break still applies. One that does not would be told only by the run that
 //! tries them all, which takes too long for every change.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
@@ -9,9 +9,25 @@ use crate::tree::Tree;
 
 const FOLDER: &str = "tests/mutants";
 
-/// The names of all breaks, and what is wrong with the lists.
-pub(crate) fn names(tree: &Tree) -> (BTreeSet<String>, Vec<String>) {
-    let mut names = BTreeSet::new();
+/// What has to notice a break.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Check {
+    /// Which kind of check it is, for example `cases`.
+    pub(crate) layer: String,
+    /// What the layer is given: for `cases` parts of a test's name, apart by spaces.
+    pub(crate) check: String,
+}
+
+impl Check {
+    /// Does it run the test of this name, module path included?
+    pub(crate) fn runs(&self, test: &str) -> bool {
+        self.check.split_whitespace().any(|part| test.contains(part))
+    }
+}
+
+/// All breaks with their checks, and what is wrong with the lists.
+pub(crate) fn names(tree: &Tree) -> (BTreeMap<String, Check>, Vec<String>) {
+    let mut names = BTreeMap::new();
     let mut findings = Vec::new();
     for list in tree.children(FOLDER).into_iter().filter(|name| name.ends_with(".toml")) {
         let text = tree.text(&format!("{FOLDER}/{list}")).unwrap_or_default();
@@ -26,7 +42,8 @@ pub(crate) fn names(tree: &Tree) -> (BTreeSet<String>, Vec<String>) {
         for entry in &entries {
             let field = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
             let name = field("name");
-            if name.is_empty() || !names.insert(name.to_owned()) {
+            let check = Check { layer: field("layer").to_owned(), check: field("check").to_owned() };
+            if name.is_empty() || names.insert(name.to_owned(), check).is_some() {
                 findings.push(format!("{FOLDER}/{list}: a break has no name, or `{name}` stands there twice"));
             }
             let count = tree.text(field("file")).map_or(0, |text| text.matches(field("old")).count());

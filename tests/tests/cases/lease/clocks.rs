@@ -28,7 +28,7 @@ fn led_by_east(east_ms: i64, west_ms: i64) -> World {
 /// Reported of every lock that stores an expiry time: a host whose clock was ten minutes ahead stole leases, one that was
 /// behind never took any. Right: takeover time is the same whoever's clock is wrong, by however much.
 ///
-/// Kills: `takeover_by_the_observers_clock_against_the_owners`
+/// Kills: `seized_by_the_observers_clock`
 #[test]
 fn case_01_clocks_ten_minutes_apart_leave_the_takeover_time_unchanged() {
     const WRONG_MS: i64 = 600_000;
@@ -74,6 +74,7 @@ async fn case_02_every_tick_in_a_cold_process_seizes_within_one_ttl() {
     }
     // Then its holder is gone, with a renewal of this very moment.
     while lab.row().await.confirmed_at.as_ms() != fencepost_tests::harness::START.as_ms() + lab.elapsed_ms() {
+        assert!(lab.elapsed_ms() < 60_000, "a minute, and no renewal at a whole second");
         lab.pass(1, &mut [&mut east]).await;
     }
     assert_eq!(
@@ -116,7 +117,7 @@ async fn watching() -> (Lab, Process) {
 /// never early by a slow read, a clock set back or a second loop; one larger step forward gains half a tick at most, and no
 /// second commit follows from it (commits are fenced by the row, not by time).
 ///
-/// Kills: `evidence_counted_from_before_the_first_look`
+/// Kills: `a_slow_first_look_counts`
 #[tokio::test]
 async fn case_44_evidence_is_never_early() {
     // A slow read as the first look: nothing before its answer counts.
@@ -177,6 +178,10 @@ async fn case_44_two_loops_on_hosts_within_the_margin() {
             first.tick().await;
             let mut led = false;
             while !led {
+                assert!(
+                    lab.elapsed_ms() < 60_000,
+                    "nobody leads after a minute: {first_ms}ms, {second_ms}ms, {apart_ms}ms"
+                );
                 lab.advance_ms(1_000 - apart_ms);
                 let one = first.tick().await;
                 lab.advance_ms(apart_ms);
@@ -217,6 +222,7 @@ async fn case_45_a_changed_ttl_on_a_living_holder_makes_no_second_leader() {
                 west.tick().await;
                 let (mut last_led_ms, mut seized_ms) = (0, None);
                 while seized_ms.is_none() {
+                    assert!(lab.elapsed_ms() < 2 * 300_000, "{told}: nobody seizes it within two of the longest TTLs");
                     lab.advance_ms(500);
                     if leads(&east).await {
                         last_led_ms = lab.elapsed_ms();

@@ -164,7 +164,7 @@ impl Issued {
 /// were accepted. Right: tokens go on above the fence item, which lives in the other table; nothing is issued twice, and the
 /// outbox goes on.
 ///
-/// Kills: `token_from_the_row_alone`
+/// Kills: `a_restored_row_decides_the_token`
 #[tokio::test]
 async fn case_15_a_lost_or_restored_lease_table_issues_no_token_twice() {
     let lab = Lab::new(&[]);
@@ -239,7 +239,7 @@ async fn case_15_a_deleted_table() {
 /// Found in our own design: a damaged row with an enormous token would stamp every message that came meanwhile, and no holder
 /// could ever claim them after the repair. Right: ingest goes on, stamps 0, and the outbox stays drainable.
 ///
-/// Kills: `token_above_the_maximum_is_believed`
+/// Kills: `a_token_above_the_maximum_by_one_is_believed`
 #[tokio::test]
 async fn case_47_ingest_goes_on_with_stamp_0_beside_a_damaged_row() {
     for token in [FENCING_TOKEN_MAX + 1, u64::MAX] {

@@ -26,7 +26,7 @@ fn step_down() -> serde_json::Value {
 /// TTL, also across cold starts; the standby leads at its next tick; where there is none the releaser leads again when the
 /// TTL is over.
 ///
-/// Kills: `no_abstention_after_a_release`
+/// Kills: `a_releaser_takes_the_lease_back`
 #[tokio::test]
 async fn case_12_stepped_down_it_abstains_one_ttl_across_a_cold_start() {
     let lab = Lab::new(&[]);
@@ -166,7 +166,7 @@ async fn case_40_the_tick_finishes_an_abandoned_step_down() {
 /// Found in our own design: a renewal that had read before the mark was written wiped the mark out, or the mark the renewal.
 /// Right: each is conditioned on the version that it read; the one that comes second reads again. Neither is lost.
 ///
-/// Kills: `dynamodb_lease_written_unconditionally`
+/// Kills: `a_mark_wipes_out_a_renewal`
 #[tokio::test]
 async fn case_53_a_renewal_and_a_step_down_mark_at_one_moment_are_both_kept() {
     let lease_write = || Match::operation("UpdateItem").containing("lease-table").containing("\"LEASE\"");
@@ -227,7 +227,7 @@ async fn case_53_a_renewal_and_a_step_down_mark_at_one_moment_are_both_kept() {
 /// Found in our own design: a holder that was asked to step down and then stalled past its deadline took the lease anew,
 /// against the operator's word. Right: it is released, under the same token, and abstained from; the standby leads.
 ///
-/// Kills: `reclaimed_though_stepping_down`
+/// Kills: `a_marked_holder_takes_the_lease_anew`
 #[tokio::test]
 async fn case_59_a_mark_whose_deadline_passed_is_released_not_reacquired() {
     for stalled_ms in [13_500, 14_000, 60_000] {

@@ -46,7 +46,7 @@ impl Failing {
 /// Reported of lease clients: one throttled renewal demoted a healthy leader, or none ever did. Right: n − 1 intervals
 /// without a successful renewal stay, at n a good read stays (up to the own deadline) and a failed one demotes.
 ///
-/// Kills: `failed_read_keeps_the_lease`
+/// Kills: `a_failed_question_keeps_the_lease`
 #[tokio::test]
 async fn case_07_n_failed_renewals_and_a_failed_read_demote_and_nothing_less() {
     // Below n nobody is asked, whatever a read would say.
@@ -122,7 +122,7 @@ async fn case_11_restarted_under_its_own_name_it_never_waits_for_itself() {
 /// Reported: an at-least-once schedule fired twice and the lease changed hands with itself. Right: one renewal, no new token,
 /// also when both ticks have read before either writes.
 ///
-/// Kills: `renew_at_every_tick`
+/// Kills: `a_late_tick_renews_again`
 #[tokio::test(start_paused = true)]
 async fn case_16_two_ticks_at_once_make_one_renewal_and_no_token() {
     let lab = Lab::new(&[]);

@@ -51,7 +51,7 @@ fn case_09_ten_ttls_of_quiet_keep_the_token_and_renew_once_an_interval() {
 /// Reported: a schedule is at least once; two executions started together fought over the lease. Right: one renewal for each
 /// interval, and no new token.
 ///
-/// Kills: `renew_at_every_tick`
+/// Kills: `a_second_loop_renews_as_well`
 #[test]
 fn case_16_a_schedule_that_fires_twice_renews_once() {
     let mut world = World::new(Options::new(16).regions(["east"]));
@@ -70,7 +70,7 @@ fn case_16_a_schedule_that_fires_twice_renews_once() {
 /// Found in our own design: a schedule that fires at 00:01 and next at 02:59 left minutes without a tick, enough to lose the
 /// lease. Right: a loop outlasts late and missing schedules; there is no gap above one tick.
 ///
-/// Kills: `ticks_end_with_their_minute`
+/// Kills: `a_loop_lasts_a_minute`
 #[test]
 fn case_41_a_late_schedule_leaves_no_gap_in_ticks() {
     let mut world = World::new(Options::new(41).regions(["east"]).without_schedules());

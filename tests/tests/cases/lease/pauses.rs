@@ -100,7 +100,7 @@ async fn drain_settled(lab: &Lab, holder: &mut Process, seen: &Value) -> Value {
 /// The same with everything around it: loops, machines, the platform's time limit. The paused instance commits nothing, takes
 /// itself for a standby, and each message is committed once.
 ///
-/// Kills: `evidence_is_not_kept`
+/// Kills: `a_standby_waits_two_ttls`
 #[test]
 fn case_03_the_whole_instance_paused_past_its_ttl() {
     const MESSAGES: usize = 5;

@@ -64,7 +64,7 @@ async fn case_05_writes_fail_while_reads_succeed_and_the_own_deadline_wins() {
 /// stepped down for itself. Right: the version that stands there bears the write's own attempt id, so it is a success: one
 /// renewal, the same token, no failure counted.
 ///
-/// Kills: `dynamodb_attempt_forgotten`
+/// Kills: `an_own_lease_write_is_a_strangers`
 #[tokio::test]
 async fn case_06_renewal_applied_reply_lost() {
     for lost in [Fault::DropAfter, Fault::FailAfter] {
@@ -96,7 +96,7 @@ async fn case_06_renewal_applied_reply_lost() {
 /// The same where every reply of one tick is lost: the tick counts a failure, and the next one sees the renewal stand and
 /// does not repeat it.
 ///
-/// Kills: `renew_at_every_tick`
+/// Kills: `a_renewal_that_stands_is_repeated`
 #[tokio::test]
 async fn case_06_every_reply_of_a_tick_lost() {
     let mut real = Real::start().await;

@@ -171,7 +171,7 @@ async fn case_21_batch_outlives_its_claim() {
 /// Right: the claim ages. Nobody hands it back, however often one looks; it is taken exactly when it outlived the wait, and
 /// the possible second send bears the same id and is counted.
 ///
-/// Kills: `sent_of_unknown_outcome_is_handed_back`
+/// Kills: `a_send_that_nobody_saw_end_is_handed_back`
 #[tokio::test(start_paused = true)]
 async fn case_22_function_killed_in_mid_send() {
     let slow = Duration::from_secs(2);

@@ -88,7 +88,7 @@ async fn case_31_standby_drainer_claims_nothing() {
 /// Right: a claim that arrives after the successor touched the row is refused; one that arrives before is handed back unsent,
 /// without a lost attempt; a hand-back that arrives after the successor's claim changes nothing.
 ///
-/// Kills: `memory_claim_ignores_the_token`, `no_second_look_at_the_lease`, `memory_hand_back_of_anybodys_claim`
+/// Kills: `memory_claim_ignores_the_token`, `a_former_holder_sends_by_its_first_look`, `a_late_worker_clears_its_successors_claim`
 #[tokio::test(start_paused = true)]
 async fn case_36_former_holder_claims_nothing_that_its_successor_touched() {
     late_claim_after_the_successors_touch().await;
@@ -208,7 +208,7 @@ async fn case_52_old_drain_call_meets_its_successors_rows() {
 /// Found by us: a holder sends, writes the proof and is fenced before its commit; its successor knew nothing of the send.
 /// Right: the successor reads the proof and commits without a second send; the late commit is fenced and counted.
 ///
-/// Kills: `send_without_reading_the_tombstone`
+/// Kills: `a_successor_sends_what_the_proof_names`
 #[tokio::test(start_paused = true)]
 async fn case_62_fenced_holder_had_sent_and_left_the_proof() {
     let harness = Harness::new();

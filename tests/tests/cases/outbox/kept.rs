@@ -20,7 +20,7 @@ use super::{
 /// Right: a limit that fits no page is refused at deployment, and such a call claims nothing; one that fits is kept: the call
 /// begins no page that could end after it and answers with a cursor. What a kill leaves claimed is delivered after the wait.
 ///
-/// Kills: `a_drain_begins_pages_without_time`
+/// Kills: `a_page_is_begun_that_cannot_end`
 #[tokio::test(start_paused = true)]
 async fn case_32_function_limit_of_three_seconds() {
     // The profile's page may take 5s: with a limit of 3s no page is begun, and nothing is stuck.

@@ -101,7 +101,7 @@ async fn drain_all(east: &Instance) -> Value {
 /// Right: at every pace of both, and where only a part of a page's claims is won, the queue gets each key in its order and
 /// each record once.
 ///
-/// Kills: `waiting_head_blocks_nothing`, `sends_behind_a_lost_claim`
+/// Kills: `a_head_in_flight_blocks_nothing`, `sends_behind_a_lost_claim`
 #[tokio::test(start_paused = true)]
 async fn case_57_two_drainers_one_key() {
     let ms = Duration::from_millis;

@@ -37,7 +37,7 @@ impl Passes {
 /// Right: a request that failed as a whole burns no attempt of any record, whether it was throttled or answered by errors that
 /// leave its outcome open. Nothing is dead, and afterwards everything is delivered once.
 ///
-/// Kills: `an_outage_burns_attempts`
+/// Kills: `a_queue_that_is_down_burns_attempts`
 #[tokio::test]
 async fn case_30_queue_down_five_minutes() {
     for kind in [FailureKind::Throttled, FailureKind::Denied, FailureKind::Unavailable, FailureKind::TimedOut] {

@@ -102,7 +102,7 @@ async fn case_24_three_of_ten_entries_refused() {
 /// somebody else's.
 /// Right: an applied claim, commit, hand-back and release are own successes: nothing is fenced, in conflict or unsettled.
 ///
-/// Kills: `absence_after_a_lost_reply_is_somebody_elses`, `dynamodb_own_hand_back_is_a_conflict`
+/// Kills: `a_commit_that_was_repeated_is_somebody_elses`, `dynamodb_own_hand_back_is_a_conflict`
 #[tokio::test]
 async fn case_51_sdk_retries_an_applied_write() {
     let lost = || [Fault::DropAfter, Fault::FailAfter];

@@ -68,7 +68,7 @@ fn case_22_killed_in_mid_send_and_recovered_by_the_workflow() {
 /// Right: through schedule and stream, while messages go on arriving, an outage of any kind burns no attempt; nothing is dead,
 /// and what arrived in it is delivered when the queue is back.
 ///
-/// Kills: `an_outage_burns_attempts`
+/// Kills: `an_outage_burns_the_first_attempts`
 #[test]
 fn case_30_queue_down_five_minutes_under_traffic() {
     for failure in [FailureKind::Throttled, FailureKind::Unavailable] {
