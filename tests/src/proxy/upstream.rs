@@ -3,6 +3,7 @@
 use std::io::{Error, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -13,6 +14,9 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use super::{Arrived, locked};
+
+/// One request at a time is applied (the proxy's order is the service's), so none may wait for ever.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Where requests go.
 pub(super) struct Upstream {
@@ -29,8 +33,13 @@ impl Upstream {
         Ok(Self { addr: addr.parse().map_err(|_| bad())?, idle: Mutex::default() })
     }
 
-    /// Sends the request and gives the whole reply.
+    /// Sends the request and gives the whole reply; an error where the service is silent for [`SILENCE_MAX`].
     pub(super) async fn send(&self, request: &Arrived) -> std::io::Result<Response<Bytes>> {
+        let silent = |_| Error::new(ErrorKind::TimedOut, "the service behind the proxy does not answer");
+        tokio::time::timeout(SILENCE_MAX, self.exchange(request)).await.map_err(silent)?
+    }
+
+    async fn exchange(&self, request: &Arrived) -> std::io::Result<Response<Bytes>> {
         let mut connection = self.connection().await?;
         let reply = connection.send_request(self.outgoing(request)?).await.map_err(Error::other)?;
         let (mut head, body) = reply.into_parts();
