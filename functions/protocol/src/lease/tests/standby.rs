@@ -183,3 +183,19 @@ fn a_released_lease_has_no_holder() {
     let abstaining = east.tick(&mut store, NOON + 2000);
     assert!(!abstaining.conclusion.group_has_holder);
 }
+
+#[test]
+fn a_successor_counts_its_own_takeovers_from_zero() {
+    let (mut store, mut east) = (Store::new(), Instance::new("east", fast()));
+    east.tick(&mut store, NOON);
+    for try_number in [0, 1] {
+        let failed = Command::TakeoverFinished { token: FencingToken::FIRST, try_number, succeeded: false };
+        east.run(&mut store, failed, NOON + 1_000, Fault::None, false);
+    }
+    assert_eq!(store.row().takeover_try, 2);
+    let mut west = Instance::new("west", fast());
+    let at = seized_at(&mut west, &mut store, NOON + 1_000);
+    assert_eq!(store.row().takeover_try, 0, "tries are a matter of one token");
+    let due = west.tick(&mut store, at + 1_000).conclusion.takeover.unwrap();
+    assert_eq!(due.execution_name, "telemetry-2-0", "it waits for no pause of its predecessor's");
+}
