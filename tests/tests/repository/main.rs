@@ -7,6 +7,7 @@
 mod cases;
 mod dependencies;
 mod events;
+mod figures;
 mod layout;
 mod mutants;
 mod purity;
@@ -37,6 +38,7 @@ holds!(protocol_is_pure, purity::protocol);
 holds!(the_top_level_shows_what_it_should, layout::top_level);
 holds!(no_file_is_too_long, layout::file_length);
 holds!(the_code_map_of_the_readme_is_true, readme::code_map);
+holds!(figures_of_the_readme_are_those_of_the_files, figures::counted);
 holds!(every_module_says_what_it_is_for, writing::module_docs);
 holds!(every_allowed_lint_has_a_reason, writing::allowances);
 holds!(no_forbidden_words, writing::forbidden_words);
