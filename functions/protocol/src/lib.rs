@@ -16,6 +16,11 @@
 //! | P6 | takeover after a crash within TTL + margin + two ticks of the last renewal, while a standby ticks | [`timing::Timing::warm_takeover_bound`] |
 //! | P7 | planned handover within the grace + two ticks; within two ticks when idle | [`timing::Timing::handover_bound`] |
 //!
+//! P4 rests on one assumption: no lease write that was on its way when the lease table was lost reaches the table that is made
+//! in its place. The new table is empty, so the condition of such an acquisition (no row was there) would hold, and could put
+//! a token there below one that was issued meanwhile. Making a table takes longer than the time-out of any call, and the
+//! runbook stops the ticks before it; the fence alone cannot refuse that write, for it stands in the other table.
+//!
 //! Fencing protects the commit, not the send: a holder that reached the queue and then died leaves a record that is sent
 //! again. Delivery is at least once, consumers are idempotent, and every second send that can be known of is counted.
 //!

@@ -41,7 +41,7 @@ pub(crate) enum Fault {
     LoseTable,
     /// The lease row is damaged.
     Damage,
-    /// An instance record is not written.
+    /// A tick does not write its instance record: what it saw is forgotten.
     ForgetEvidence,
     /// A write or a send is refused because there were too many.
     Throttle,
@@ -132,11 +132,6 @@ impl Bounds {
             drains: None,
             ends: &[],
         }
-    }
-
-    /// Can every clock be trusted to move on evenly (apart from the margin between hosts)?
-    pub(crate) fn clocks_are_even(&self) -> bool {
-        !self.kinds.contains(&Fault::ClockStep)
     }
 
     /// The rows that ingest makes of the messages, stamped with no token.

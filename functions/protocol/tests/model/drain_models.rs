@@ -12,7 +12,7 @@ fn drain_two() {
         whole_ticks: true,
         kinds: &[Fault::LoseTable, Fault::LostReply, Fault::Die],
         faults: 3,
-        drains: Some(Drains { calls: either(3, 4), frozen: true, ..Drains::PLAIN }),
+        drains: Some(Drains { calls: either(3, 4), frozen: true, redeliveries: 1, ..Drains::PLAIN }),
         ends: &[
             End::Committed,
             End::Fenced,
@@ -21,6 +21,7 @@ fn drain_two() {
             End::DuplicateRisk,
             End::HandedBack,
             End::Kept,
+            End::Proven,
         ],
         ..Bounds::new("drain_two", cast(&["a1", "b1"]), 0)
     });

@@ -212,7 +212,7 @@ impl World {
             let apply = |world: &mut Self| world.claim(claim, decided_at, call.deadline);
             let late = Write::Claim { claim: claim.clone(), decided_at, deadline: call.deadline };
             let answer = match fate {
-                Fate::Fine | Fate::Forgotten => Ok(apply(self)),
+                Fate::Fine => Ok(apply(self)),
                 Fate::Lost => {
                     apply(self);
                     Err(FailureKind::TimedOut)
@@ -277,7 +277,7 @@ impl World {
         match confirmed.permit {
             Some(fresh) => {
                 let decided_at = call.looked_at.later_of(now);
-                rules::judge_sends(self, &bounds.cast[call.who], call.permit.token(), decided_at);
+                rules::judge_sends(self, &bounds.cast[call.who], call.permit.token(), &confirmed.send, decided_at);
                 self.renew_leave(bounds, call, fresh, now);
                 let (sending, oversize) = Sending::new(confirmed.send, &call.terms, now.wall, &mut notes);
                 call.burials.extend(oversize);
@@ -343,6 +343,7 @@ impl World {
             let key = bounds.key_of(&entry.body);
             let id = key.position.id().clone();
             let frozen = bounds.drains.is_some_and(|drains| drains.frozen);
+            // A claimer that stood still since it read the tombstones sends what was committed meanwhile: nobody can know.
             if self.committed.contains(&id) && !frozen {
                 self.breach(rules::SENT_AGAIN, format!("{key} by instance {}", call.who));
             }

@@ -38,6 +38,7 @@ ends! {
     LateWriteRefused => "late lease write refused",
     LateRelease => "late release refused",
     FenceRefused => "fence raised by another first",
+    EvidenceForgotten => "instance record not written",
     EvidenceDiscarded => "evidence of the losing tick discarded",
     Released => "release by the tick",
     ReleasedAtOnce => "release in the write of the command",

@@ -37,7 +37,7 @@ fn lease_two_loops() {
         pace: 2,
         kinds: &[Fault::LostReply, Fault::Late, Fault::Twice, Fault::Unreadable, Fault::ForgetEvidence],
         faults: either(1, 2),
-        ends: &[End::RefusedWrite, End::FenceRefused, End::EvidenceDiscarded, End::TakenUp],
+        ends: &[End::RefusedWrite, End::FenceRefused, End::EvidenceDiscarded, End::EvidenceForgotten, End::TakenUp],
         ..Bounds::new("lease_two_loops", cast(&["a1"]), either(2, 3))
     });
 }
@@ -144,7 +144,7 @@ fn takeover_bound() {
         kinds: &[Fault::Crash, Fault::SlowRead, Fault::ForgetEvidence],
         faults: either(1, 2),
         vacancy_max: Some(timing.warm_takeover_bound(Duration::ZERO) - holder_leads),
-        ends: &[End::Takeover],
+        ends: &[End::Takeover, End::EvidenceForgotten],
         ..Bounds::new("takeover_bound", cast(&["a1", "b1"]), either(14, 16))
     });
 }

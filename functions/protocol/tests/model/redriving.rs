@@ -42,7 +42,7 @@ impl World {
                 match fate {
                     Fate::Late => self.late.push(Arc::new(Write::DeleteDead { key, redriven })),
                     Fate::Throttled => {}
-                    Fate::Fine | Fate::Lost | Fate::Twice | Fate::Forgotten => match self.delete_dead(&key, redriven) {
+                    Fate::Fine | Fate::Lost | Fate::Twice => match self.delete_dead(&key, redriven) {
                         ChangeAnswer::Fenced(_) => reached.note(End::LateRedrive),
                         ChangeAnswer::Done | ChangeAnswer::Absent => {}
                     },
@@ -78,7 +78,7 @@ impl World {
                 return None;
             }
             Fate::Throttled => return None,
-            Fate::Fine | Fate::Lost | Fate::Twice | Fate::Forgotten => {}
+            Fate::Fine | Fate::Lost | Fate::Twice => {}
         }
         let exists: Option<Slot<_>> = self.put_redriven(&plan);
         if fate == Fate::Lost {

@@ -71,13 +71,7 @@ pub(crate) fn judge_lease_write(
 }
 
 /// Judges the start of a page's sends, which follows from a read of the lease and of the tombstones in this very step.
-pub(crate) fn judge_sends(
-    world: &mut World,
-    rules: &Rules,
-    token: FencingToken,
-    send: &[ClaimedRow],
-    now: Timestamp,
-) {
+pub(crate) fn judge_sends(world: &mut World, rules: &Rules, token: FencingToken, send: &[ClaimedRow], now: Timestamp) {
     if let Some(claimed) = send.iter().find(|claimed| world.committed.contains(claimed.row.id())) {
         world.breach(SENT_AGAIN, format!("{} by {}, which has just read the tombstones", claimed.row.key, rules.me));
     }

@@ -31,8 +31,6 @@ pub(crate) enum Fate {
     Twice,
     /// Refused for being one too many. For a read: it fails.
     Throttled,
-    /// The tick's last write, of its instance record, is not made.
-    Forgotten,
 }
 
 /// What becomes of a request to the queue.
@@ -127,9 +125,7 @@ impl Bridge {
         } else {
             world.left.commands -= 1;
         }
-        if look.slow {
-            world.left.faults -= 1;
-        }
+        world.left.faults -= look.faults();
         world.look(&self.bounds, look, &self.reached);
     }
 
@@ -180,7 +176,11 @@ impl Bridge {
             Step::TurnClock { who, back } => {
                 let step = i64::try_from(self.bounds.clock_step_s).unwrap();
                 world.left.faults -= 1;
-                world.hosts[who].wall_ahead_s += if back { -step } else { step };
+                let host = &mut world.hosts[who];
+                host.wall_ahead_s += if back { -step } else { step };
+                // What it believes was told by another clock until it renews; nobody else can wait for that.
+                host.belief = None;
+                host.is_out_of_step = true;
             }
             Step::LoseTable => {
                 let is_damaged = matches!(*world.store.lease, Slot::Damaged(_));
@@ -287,6 +287,8 @@ impl Model for Bridge {
             always("I7: nothing decided too late", |_, world| world.keeps(Invariant::I7)),
             always("I9: order within a key", |_, world| world.keeps(Invariant::I9)),
             always("I10: somebody leads", |_, world| world.keeps(Invariant::I10)),
+            // Also for a rule that nobody has listed here.
+            always("no rule is broken", |_, world| world.broken.is_none()),
             always(rules::SEIZED_TOO_EARLY, |_, world| !world.breaks(rules::SEIZED_TOO_EARLY)),
             always(rules::HOLDER_TOO_LONG, |_, world| !world.breaks(rules::HOLDER_TOO_LONG)),
             always(rules::NO_ABSTENTION, |_, world| !world.breaks(rules::NO_ABSTENTION)),

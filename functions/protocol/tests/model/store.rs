@@ -146,8 +146,9 @@ impl Store {
 }
 
 impl World {
-    /// The lease table is lost and made anew, or a damaged row is deleted. Making a table takes longer than a function lives:
-    /// no lease write from before arrives after it.
+    /// The lease table is lost and made anew, or a damaged row is deleted. P4 assumes (see the crate's own page) that no lease
+    /// write from before reaches the new table: making one takes longer than any call's time-out, and the runbook stops the
+    /// ticks before it. So those writes are gone here, and with them the ticks that would make them.
     pub(crate) fn lose_lease_table(&mut self) {
         self.store.lease = Arc::new(Slot::Absent);
         self.store.memories.fill(None);

@@ -31,6 +31,8 @@ pub(crate) struct Ticking {
     carried: Carried,
     /// Was the fence raised?
     raised: bool,
+    /// Will its instance record not be written?
+    forgets: bool,
 }
 
 /// What an instance is asked.
@@ -50,6 +52,15 @@ pub(crate) struct Look {
     pub(crate) ahead: bool,
     /// Did the read take a second?
     pub(crate) slow: bool,
+    /// Is the tick's last write, of its instance record, not made?
+    pub(crate) forgets: bool,
+}
+
+impl Look {
+    /// How many faults there are in it.
+    pub(crate) fn faults(self) -> u8 {
+        u8::from(self.slow) + u8::from(self.forgets)
+    }
 }
 
 impl Ticking {
@@ -111,10 +122,10 @@ impl World {
             .then(|| self.store.fence.as_ref().map_or(Slot::Absent, |fence| Slot::Present((**fence).clone())));
         let input = Input { fence, in_flight, ..input };
         let carried = self.hosts[look.who].carried;
-        let tick = Ticking { who: look.who, ahead, input, carried, raised: false };
+        let tick = Ticking { who: look.who, ahead, input, carried, raised: false, forgets: look.forgets };
         self.note_decision(bounds, &tick, reached);
         if decide(rules, &tick.input).write.is_none() {
-            self.conclude(bounds, &tick, &LeaseOutcome::NothingToWrite, true, reached);
+            self.conclude(bounds, &tick, &LeaseOutcome::NothingToWrite, reached);
         } else {
             self.ticks.push(Arc::new(tick));
         }
@@ -199,13 +210,13 @@ impl World {
         if outcome == LeaseOutcome::Written {
             self.note_written(bounds, &tick, reached);
         }
-        self.conclude(bounds, &tick, &outcome, fate != Fate::Forgotten, reached);
+        self.conclude(bounds, &tick, &outcome, reached);
     }
 
     /// Does the writer get an answer? A late write waits in the bag; one that comes twice leaves a copy there.
     fn delivered(&mut self, write: Write, fate: Fate) -> Result<(), FailureKind> {
         match fate {
-            Fate::Fine | Fate::Forgotten => Ok(()),
+            Fate::Fine => Ok(()),
             Fate::Twice => {
                 self.late.push(Arc::new(write));
                 Ok(())
@@ -219,14 +230,7 @@ impl World {
         }
     }
 
-    fn conclude(
-        &mut self,
-        bounds: &Bounds,
-        tick: &Ticking,
-        outcome: &LeaseOutcome,
-        remembers: bool,
-        reached: &Reached,
-    ) {
+    fn conclude(&mut self, bounds: &Bounds, tick: &Ticking, outcome: &LeaseOutcome, reached: &Reached) {
         let rules = &bounds.cast[tick.who];
         let decision = decide(rules, &tick.input);
         let now = tick.input.before.later_of(self.reading(tick.who, tick.ahead));
@@ -235,9 +239,11 @@ impl World {
         let conclusion = conclude(rules, &tick.input, &tick.carried, &decision, outcome, verified.as_ref(), now);
         rules::judge_standing(self, rules, &conclusion, now);
         self.note_conclusion(rules, tick, &conclusion, outcome, now, reached);
-        if let (true, Some(write)) = (remembers, &conclusion.instance_write) {
+        if let Some(write) = &conclusion.instance_write {
             let standing = self.store.memories[tick.who].as_ref().map_or(0, |memory| memory.generation);
-            if standing == write.expected_generation {
+            if tick.forgets {
+                reached.note(End::EvidenceForgotten);
+            } else if standing == write.expected_generation {
                 let memory = Memory { generation: write.record.generation, evidence: write.record.evidence.clone() };
                 self.store.memories[tick.who] = Some(Arc::new(memory));
             } else {
@@ -247,7 +253,12 @@ impl World {
         let host = &mut self.hosts[tick.who];
         // What was told is left out, and the variable with it.
         host.carried = Carried { told: None, unrecorded: false, ..conclusion.carried };
-        if let (Standing::Holder { token, .. }, Some(until)) = (conclusion.standing, conclusion.deadline) {
+        if *outcome == LeaseOutcome::Written {
+            host.is_out_of_step = false;
+        }
+        if let (Standing::Holder { token, .. }, Some(until)) = (conclusion.standing, conclusion.deadline)
+            && !host.is_out_of_step
+        {
             host.belief = host.belief.max(Some((token, until)));
         }
     }
@@ -369,12 +380,7 @@ impl World {
 
 /// The faults that a call of a tick may meet, beside none.
 pub(crate) fn fates(bounds: &Bounds) -> Vec<Fate> {
-    let pairs = [
-        (Fault::LostReply, Fate::Lost),
-        (Fault::Late, Fate::Late),
-        (Fault::Twice, Fate::Twice),
-        (Fault::ForgetEvidence, Fate::Forgotten),
-    ];
+    let pairs = [(Fault::LostReply, Fate::Lost), (Fault::Late, Fate::Late), (Fault::Twice, Fate::Twice)];
     pairs.into_iter().filter(|(kind, _)| bounds.kinds.contains(kind)).map(|(_, fate)| fate).collect()
 }
 

@@ -31,8 +31,11 @@ pub(crate) struct Host {
     pub(crate) carried: Carried,
     /// Ticks begun within this second.
     pub(crate) begun: u8,
-    /// Until when (own clock) a tick of this instance has said that it holds the lease, and under which token.
+    /// Until when a tick of this instance has said that it holds the lease, and under which token: by its own clock, which
+    /// has not stepped since the lease was confirmed.
     pub(crate) belief: Option<(FencingToken, Timestamp)>,
+    /// Has its clock stepped since its last lease write?
+    pub(crate) is_out_of_step: bool,
     /// What the wall clock shows beyond the true time.
     pub(crate) wall_ahead_s: i64,
     /// For how long its present processes stood still.

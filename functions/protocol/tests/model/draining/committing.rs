@@ -24,7 +24,7 @@ impl World {
                 self.write_stone(&stone);
             }
             acknowledged.push(match fate {
-                Fate::Fine | Fate::Twice | Fate::Forgotten => Ok(()),
+                Fate::Fine | Fate::Twice => Ok(()),
                 Fate::Lost | Fate::Late => Err(FailureKind::TimedOut),
                 Fate::Throttled => Err(FailureKind::Throttled),
             });
@@ -47,7 +47,7 @@ impl World {
         let mut answers = Vec::new();
         for commit in &committing.commits {
             answers.push(match fate {
-                Fate::Fine | Fate::Forgotten => Ok(self.commit(commit)),
+                Fate::Fine => Ok(self.commit(commit)),
                 Fate::Lost | Fate::Twice => {
                     self.commit(commit);
                     Err(FailureKind::TimedOut)
@@ -92,7 +92,7 @@ impl World {
             match fate {
                 Fate::Late => self.late.push(Arc::new(Write::HandBack(back))),
                 Fate::Throttled => {}
-                Fate::Fine | Fate::Lost | Fate::Twice | Fate::Forgotten => {
+                Fate::Fine | Fate::Lost | Fate::Twice => {
                     if self.hand_back(&back) == ChangeAnswer::Done {
                         reached.note(if back.free { End::HandedBack } else { End::Kept });
                     }
@@ -106,7 +106,7 @@ impl World {
         match fate {
             Fate::Late => self.late.push(Arc::new(Write::EndBuried(burial))),
             Fate::Throttled => {}
-            Fate::Fine | Fate::Lost | Fate::Twice | Fate::Forgotten => {
+            Fate::Fine | Fate::Lost | Fate::Twice => {
                 if self.end_buried(&burial) == ChangeAnswer::Done {
                     reached.note(End::Died);
                 }

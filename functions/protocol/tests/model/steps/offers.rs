@@ -67,10 +67,13 @@ impl Bridge {
         for order in orders.iter().copied() {
             let hosts: &[bool] = if self.bounds.two_hosts { &[false, true] } else { &[false] };
             for ahead in hosts.iter().copied() {
-                let look = Look { who, order, ahead, slow: false };
+                let look = Look { who, order, ahead, slow: false, forgets: false };
                 self.offer_look(world, look, steps);
                 if self.has(Fault::SlowRead, world) {
                     self.offer_look(world, Look { slow: true, ..look }, steps);
+                }
+                if self.has(Fault::ForgetEvidence, world) {
+                    self.offer_look(world, Look { forgets: true, ..look }, steps);
                 }
             }
         }
@@ -85,8 +88,7 @@ impl Bridge {
             return;
         }
         steps.push(Step::WholeTick { look, fate: Fate::Fine });
-        // A slow read is a fault itself.
-        if world.left.faults > u8::from(look.slow) {
+        if world.left.faults > look.faults() {
             steps.extend(fates(&self.bounds).into_iter().map(|fate| Step::WholeTick { look, fate }));
         }
     }
