@@ -12,6 +12,7 @@ use std::time::Duration;
 use fencepost_drainer::DrainerFunction;
 use fencepost_ingest::IngestFunction;
 use fencepost_lease::LeaseFunction;
+use fencepost_protocol::lease::SourceMode;
 use fencepost_protocol::time::Timestamp;
 use fencepost_protocol::timing::LOOP_LENGTH;
 use fencepost_runtime::clock::Clock;
@@ -123,7 +124,8 @@ impl Host {
             executions: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
             schedules: AtomicBool::new(site.options.schedules),
-            source: AtomicBool::new(true),
+            // The deployment leaves a gated rule disabled until its instance leads.
+            source: AtomicBool::new(settings.source == SourceMode::Open),
             troubled_at: Mutex::default(),
             ticks_until: Mutex::default(),
             released_at: Mutex::default(),
