@@ -32,8 +32,10 @@ BREAKS: dict[str, list[Break]] = {
     ],
     "queue down": [Break("the queue refuses the entry for good", r"a record died of an outage$", refused_for_good)],
     "case_32 limit of three seconds": [
-        Break("the limit stays what it was", r"three rows are stored: not within 20s", limit_unchanged),
-        Break("it begins what it cannot finish", r"the rows are \{\('claimed', '1'\)\}, not untouched$", begun_under_the_limit),
+        # The drainer that the stream wakes may be done before anybody has looked.
+        Break("the limit stays what it was", r"(three rows are stored: not within 20s|the rows are set\(\), not untouched$)", limit_unchanged),
+        # A send of unknown outcome costs no attempt.
+        Break("it begins what it cannot finish", r"the rows are \{\('claimed', '0'\)\}, not untouched$", begun_under_the_limit),
     ],
     "drainer killed before the send": [Break("its rows are handed back at once", r"claimed anew after [\d.]+s, before stale_claim_duration$", handed_back_early)],
     "drainer killed after the send": [Break("its rows are handed back at once", r"sent again after [\d.]+s, before stale_claim_duration$", handed_back_early)],
