@@ -1,5 +1,6 @@
 //! The orderly end: what the broker acknowledged is stored before the world is gone, or told as dropped.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use fencepost_local::world::{WorldEvent, WorldOptions};
@@ -42,12 +43,21 @@ async fn everything_acknowledged_is_stored_before_the_end_and_there_for_the_next
     assert!(waiting, "the burst is not over when the world is stopped");
     assert_eq!(world.stop().await, 0, "no message is dropped");
     assert_eq!(ingested(&told), digests(bursts.iter().flatten()));
-    let progress = told.all(|event| match event {
-        WorldEvent::Stopping { waiting, .. } => Some(*waiting),
+    // At each word, how many wait and how many were told as stored before it: of what was acknowledged none is left out, also
+    // of what the broker still has. A message is told before it stops waiting, so one may stand on both sides.
+    let stored = Cell::new(0);
+    let words = told.all(|event| match event {
+        WorldEvent::Ingested { .. } => {
+            stored.set(stored.get() + 1);
+            None
+        }
+        WorldEvent::Stopping { waiting, .. } => Some((*waiting, stored.get())),
         _ => None,
     });
-    let falls = progress.windows(2).all(|pair| pair[0] >= pair[1]);
-    assert!(!progress.is_empty() && falls, "how many wait is told, never more: {progress:?}");
+    let whole = (DEVICES * MESSAGES) as u64;
+    assert!(!words.is_empty() && words.iter().all(|(waiting, stored)| waiting + stored >= whole), "{words:?}");
+    assert!(words.iter().all(|(waiting, _)| *waiting > 0), "once nothing waits, nobody waits: {words:?}");
+    assert!(words.windows(2).all(|pair| pair[0].0 >= pair[1].0), "never more than before: {words:?}");
     let killed = told.all(|event| matches!(event, WorldEvent::Killed { .. }).then_some(())).len();
     assert_eq!(killed, 2, "the instances end, after that");
 
