@@ -193,9 +193,8 @@ def too_large_dies(world: World) -> str:
 
     until(75, "its neighbour is delivered", neighbour)
     # The drainer tells of the dead when its call ends.
-    found = until(75, "the event Records Dead", lambda: world.buses[stack.region].find("Records Dead", instance=stack.name))
-    told = {key: found["detail"].get(key) for key in ("lease", "count", "by_reason")}
-    check(told == {"lease": world.lease, "count": 1, "by_reason": {"oversize": 1}}, f"the event Records Dead says {told}")
+    told = {"lease": world.lease, "instance": stack.name, "count": 1, "by_reason": {"oversize": 1}}
+    until(75, f"the event Records Dead with {told}", lambda: world.buses[stack.region].find("Records Dead", **told))
     return "dead with its event, its neighbour delivered"
 
 
