@@ -82,7 +82,7 @@ impl World {
         self.mend();
         let from = self.now();
         let drained = self.run_until_that(QUIET_MAX, |world| {
-            world.site.ledger().open() == 0 && world.outstanding().is_empty() && world.astray_source().is_none()
+            world.site.ledger().open() == 0 && world.is_drained() && world.astray_source().is_none()
         });
         let drained_after = drained.then(|| self.now().saturating_sub(from));
         self.judge(drained_after)
