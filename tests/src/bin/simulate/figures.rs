@@ -98,7 +98,7 @@ impl Figures {
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         let mut line = |name: &str, value: String| {
-            let _ = writeln!(text, "{name:<28}{value}");
+            let _ = writeln!(text, "{name:<36}{value}");
         };
         line("root seed", self.root.to_string());
         line("seeds", self.seeds.to_string());
