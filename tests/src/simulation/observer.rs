@@ -77,11 +77,10 @@ pub(crate) struct Observer {
 impl Observer {
     pub(crate) fn new(ordered: bool, timing: &Timing, body_format: BodyFormat) -> Self {
         let leadership = Leadership::new(timing);
-        let keeps_tombstones = !timing.dedupe_window.is_zero();
-        let terms = AuditTerms { ordered, keeps_tombstones, vacancy_max: Some(leadership.vacancy_max()) };
+        let terms = AuditTerms { ordered, vacancy_max: Some(leadership.vacancy_max()) };
         Self {
             body_format,
-            keeps_tombstones,
+            keeps_tombstones: !timing.dedupe_window.is_zero(),
             audit: Audit::new(terms),
             judged: 0,
             broken: Vec::new(),
@@ -146,13 +145,15 @@ impl Observer {
         self.broken.extend(new);
     }
 
-    /// A lease write was applied; gives what it did in words, unless it was one more renewal.
+    /// A lease write was applied, by an instance that nothing has disturbed since `healthy_since`; gives what it did in words,
+    /// unless it was one more renewal.
     pub(crate) fn lease_written(
         &mut self,
         at: Duration,
         caller: &Caller,
         before: Option<&LeaseRecord>,
         record: &LeaseRecord,
+        healthy_since: Option<Duration>,
     ) -> Option<String> {
         if !self.attempts.insert(record.attempt.to_string()) {
             return None;
@@ -176,6 +177,10 @@ impl Observer {
             Some("step-down marked") => self.reached.add(Sometimes::StepDownMarked, 1),
             Some("released") => self.reached.add(Sometimes::Released, 1),
             _ => {}
+        }
+        let released = record.owner.is_none().then(|| self.leadership.released(at, healthy_since)).flatten();
+        if let Some((rule, what)) = released {
+            self.break_rule(at, rule, what);
         }
         let late = self.leadership.written(at, caller.entered, record);
         self.reached.add(Sometimes::RenewedLate, u64::from(late));

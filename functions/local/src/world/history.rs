@@ -63,7 +63,7 @@ impl History {
     pub(super) fn new(lease: LeaseName, ordered: bool) -> Self {
         Self {
             lease,
-            audit: Audit::new(AuditTerms { ordered, ..AuditTerms::default() }),
+            audit: Audit::new(AuditTerms { ordered, vacancy_max: None }),
             putting: HashMap::new(),
             committing: HashMap::new(),
             dying: HashSet::new(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::order::Order;
 use super::vacancy::Vacancy;
 use super::{Invariant, Observation, Violation};
-use crate::ids::{ClaimId, FencingToken, Identity, MessageId, PayloadDigest, RowKey, Stamp};
+use crate::ids::{FencingToken, Identity, MessageId, PayloadDigest, RowKey, Stamp};
 use crate::time::Timestamp;
 
 /// What the judge must know beforehand.
@@ -14,8 +14,6 @@ use crate::time::Timestamp;
 pub struct AuditTerms {
     /// Is the destination a FIFO queue (I9)?
     pub ordered: bool,
-    /// Are tombstones kept, so that a row put back after its delivery must be ended without a send (I3)?
-    pub keeps_tombstones: bool,
     /// The bound of P6 or P7 (I10); `None`: not judged.
     pub vacancy_max: Option<Duration>,
 }
@@ -35,8 +33,6 @@ struct Row {
     stamp: Stamp,
     state: State,
     ordering_key: String,
-    /// It was put back though it had been delivered: who has claimed it since.
-    double_claimed_by: Option<BTreeSet<ClaimId>>,
 }
 
 /// Numbers of a run of which only rows and counters are known.
@@ -132,27 +128,20 @@ impl Audit {
             Observation::Acquired { token, owner } => self.acquired(token, owner),
             Observation::Ingested { key, digest, stamp, ordering_key } => {
                 self.in_order(|order| order.stored(&ordering_key, &key));
-                self.rows.insert(
-                    key,
-                    Row { digest, stamp, state: State::Outstanding, ordering_key, double_claimed_by: None },
-                );
+                self.rows.insert(key, Row { digest, stamp, state: State::Outstanding, ordering_key });
             }
             Observation::PageRead { claim, pass, after, .. } => {
                 self.in_order(|order| order.page_read(claim, pass, after));
             }
             Observation::Claimed { key, claim, token, decided_at, deadline } => {
                 self.in_time("claim", &key, decided_at, deadline);
+                self.in_order(|order| order.claimed(claim));
                 if let Some(row) = self.rows.get_mut(&key) {
                     row.stamp = row.stamp.max(token.into());
-                    if let Some(claims) = &mut row.double_claimed_by {
-                        claims.insert(claim.clone());
-                    }
                 }
-                self.in_order(|order| order.claimed(claim));
             }
             Observation::SendStarted { key, claim, decided_at, ends_by, deadline } => {
                 self.in_time("send", &key, decided_at.max(ends_by), deadline);
-                self.not_a_double(&key, &claim);
                 if let (Some(row), Some(order)) = (self.rows.get(&key), &mut self.order) {
                     let overtaken = order.send_started(&row.ordering_key, &key, &claim);
                     self.violations.extend(overtaken.map(|earlier| {
@@ -171,13 +160,15 @@ impl Audit {
             Observation::Died { key } => self.moved(&key, State::Outstanding, State::Dead, "died"),
             Observation::Redriven { key, stamp } => {
                 // The put of a redrive may arrive after another redrive's row was delivered. That double of a delivered record
-                // must be ended by its tombstone, without a send.
-                let delivered = self.rows.get(&key).is_some_and(|row| row.state == State::Committed);
-                let from = if delivered { State::Committed } else { State::Dead };
+                // is ended by its tombstone; whether it is sent again is a matter of P2, which whoever sees the reads of
+                // tombstones judges.
+                let from = match self.rows.get(&key) {
+                    Some(row) if row.state == State::Committed => State::Committed,
+                    _ => State::Dead,
+                };
                 self.moved(&key, from, State::Outstanding, "was redriven");
                 if let Some(row) = self.rows.get_mut(&key) {
                     row.stamp = row.stamp.max(stamp);
-                    row.double_claimed_by = delivered.then(BTreeSet::new);
                     if let Some(order) = &mut self.order {
                         order.stored(&row.ordering_key, &key);
                     }
@@ -244,15 +235,6 @@ impl Audit {
         }
         if let Some(order) = &mut self.order {
             order.ended(&row.ordering_key, &key);
-        }
-    }
-
-    /// Whoever claimed the double of a delivered record has read its tombstone since. (A claimer from before may still send.)
-    fn not_a_double(&mut self, key: &RowKey, claim: &ClaimId) {
-        let claims = self.rows.get(key).and_then(|row| row.double_claimed_by.as_ref());
-        if self.terms.keeps_tombstones && claims.is_some_and(|claims| claims.contains(claim)) {
-            let what = format!("{key} was delivered, and its double is sent although a tombstone proves it");
-            self.violations.push(Violation::new(Invariant::I3, what));
         }
     }
 

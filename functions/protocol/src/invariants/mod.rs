@@ -5,7 +5,7 @@
 //! |---|---|
 //! | I1 | each acquisition's token is above every earlier one |
 //! | I2 | at any token at most one owner, instance and stack |
-//! | I3 | at most one commit for each row (for each life of it); one that is put back after its delivery is ended without a send |
+//! | I3 | at most one commit for each row (for each life of it) |
 //! | I4 | a committed record was accepted by the queue, with these very bytes |
 //! | I5 | ingested = committed + dead + outstanding + purged, row by row |
 //! | I6 | no commit under a token lower than the row's |

@@ -63,8 +63,7 @@ fn page(by: &str) -> Observation {
 }
 
 fn broken(history: Vec<Observation>, outstanding: &[RowKey], dead: &[RowKey]) -> Vec<Invariant> {
-    let mut audit =
-        Audit::new(AuditTerms { ordered: true, keeps_tombstones: true, vacancy_max: Some(Duration::from_millis(100)) });
+    let mut audit = Audit::new(AuditTerms { ordered: true, vacancy_max: Some(Duration::from_millis(100)) });
     for observation in history {
         audit.observe(observation);
     }
@@ -192,7 +191,7 @@ fn only_what_was_visible_and_open_can_be_overtaken() {
         [Invariant::I9],
         "an earlier page of the pass showed it"
     );
-    let mut audit = Audit::new(AuditTerms { ordered: true, ..AuditTerms::default() });
+    let mut audit = Audit::new(AuditTerms { ordered: true, vacancy_max: None });
     for observation in
         [vec![ingested(2, "b"), page("p")], send_b(), vec![ingested(1, "a"), page("q"), sent(1, "a", "q")]].concat()
     {
@@ -217,23 +216,6 @@ fn phantoms_stand_for_nothing_and_redriven_rows_may_commit_again() {
     let purged =
         vec![ingested(1, "a"), Observation::Died { key: key(1, "a") }, Observation::Purged { key: key(1, "a") }];
     assert_eq!(broken(purged, &[], &[]), []);
-}
-
-#[test]
-fn a_row_that_comes_back_after_its_delivery_may_be_committed_and_not_sent() {
-    let redriven = Observation::Redriven { key: key(1, "a"), stamp: Stamp::NONE };
-    let life = |by| vec![claimed(1, "a", 1, by), sent(1, "a", by), accepted("a"), committed(1, "a", 1)];
-    let late_put = [
-        vec![ingested(1, "a"), page("p"), Observation::Died { key: key(1, "a") }, redriven.clone()],
-        life("p"),
-        vec![redriven, page("q")],
-    ]
-    .concat();
-    let proven = vec![claimed(1, "a", 1, "q"), committed(1, "a", 1)];
-    assert_eq!(broken([late_put.clone(), proven].concat(), &[], &[]), [], "ended by its tombstone");
-    let from_before = vec![claimed(1, "a", 1, "q"), sent(1, "a", "p"), committed(1, "a", 1)];
-    assert_eq!(broken([late_put.clone(), from_before].concat(), &[], &[]), [], "one that was frozen before");
-    assert_eq!(broken([late_put, life("q")].concat(), &[], &[]), [Invariant::I3]);
 }
 
 #[test]

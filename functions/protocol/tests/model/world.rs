@@ -85,11 +85,8 @@ impl World {
     /// Nobody holds anything; the messages are stored.
     pub(crate) fn new(bounds: &Bounds) -> Self {
         let drains = bounds.drains;
-        let terms = AuditTerms {
-            ordered: drains.is_some_and(|drains| drains.ordered),
-            keeps_tombstones: true,
-            vacancy_max: bounds.vacancy_max,
-        };
+        let terms =
+            AuditTerms { ordered: drains.is_some_and(|drains| drains.ordered), vacancy_max: bounds.vacancy_max };
         let mut world = Self {
             now_s: 0,
             left: Left {
