@@ -47,7 +47,9 @@ impl World<'_> {
     pub(super) async fn judge(&self, published: &Published, drained: bool) -> Result<Vec<String>, Failure> {
         let read = async { Ok::<_, Failure>((self.outstanding().await?, self.dead().await?)) };
         let (outstanding, dead) = self.tap.quiet(read).await?;
-        let mut violations = Vec::new();
+        let unseen = self.tap.unseen().into_iter();
+        let mut violations: Vec<String> =
+            unseen.map(|write| format!("the run says nothing, a service left a write unanswered: {write}")).collect();
         if !drained {
             let keys: Vec<String> = outstanding.iter().take(5).map(ToString::to_string).collect();
             violations.push(format!(

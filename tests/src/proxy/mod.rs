@@ -323,7 +323,7 @@ async fn apply(shared: Arc<Shared>, request: Arrived, fault: Option<Fault>, due:
             return shared.upstream.send(&request).await;
         };
         let turn = tap.turn().await;
-        let reply = shared.upstream.send(&request).await?;
+        let reply = shared.upstream.send(&request).await.inspect_err(|error| tap.miss(&request.operation, error))?;
         tap.show(
             &turn,
             &Exchange {

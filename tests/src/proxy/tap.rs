@@ -27,6 +27,7 @@ pub struct Exchange<'a> {
 pub struct Tap {
     order: tokio::sync::Mutex<()>,
     faults: Mutex<BTreeMap<&'static str, u64>>,
+    unseen: Mutex<Vec<String>>,
     see: Box<dyn Fn(&Exchange<'_>) + Send + Sync>,
 }
 
@@ -42,7 +43,12 @@ pub(super) struct Turn<'a>(#[expect(dead_code, reason = "held, never read")] tok
 impl Tap {
     /// A tap that calls `see` for each exchange. It must not block.
     pub fn new(see: impl Fn(&Exchange<'_>) + Send + Sync + 'static) -> Self {
-        Self { order: tokio::sync::Mutex::new(()), faults: Mutex::default(), see: Box::new(see) }
+        Self {
+            order: tokio::sync::Mutex::new(()),
+            faults: Mutex::default(),
+            unseen: Mutex::default(),
+            see: Box::new(see),
+        }
     }
 
     /// Waits until no other write is being applied.
@@ -53,6 +59,17 @@ impl Tap {
     /// Shows what was applied in this turn.
     pub(super) fn show(&self, _turn: &Turn<'_>, exchange: &Exchange<'_>) {
         (self.see)(exchange);
+    }
+
+    /// Notes a write of which nobody knows whether it was applied: the service itself did not answer.
+    pub(super) fn miss(&self, operation: &str, error: &std::io::Error) {
+        locked(&self.unseen).push(format!("{operation}: {error}"));
+    }
+
+    /// The writes of which nobody knows whether they were applied. Where there are any, what was seen is not the whole.
+    #[must_use]
+    pub fn unseen(&self) -> Vec<String> {
+        locked(&self.unseen).clone()
     }
 
     /// Counts a fault, whether or not its request was applied.

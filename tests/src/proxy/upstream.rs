@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::{Arrived, locked};
 
-/// One request at a time is applied (the proxy's order is the service's), so none may wait for ever.
+/// Where a tap looks on, one write at a time is applied, so none may wait for ever.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Where requests go.
