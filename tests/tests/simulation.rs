@@ -113,6 +113,7 @@ fn a_gated_source_follows_the_lease() {
     assert!(world.reached().count(Sometimes::SourceDisconnected) > 0);
 }
 
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 fn simulate(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_simulate")).args(arguments).output().unwrap()
 }

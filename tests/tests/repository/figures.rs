@@ -11,7 +11,13 @@ const README: &str = "README.md";
 pub(crate) fn counted(tree: &Tree) -> Vec<String> {
     let races = tree.children("tests/transcripts").into_iter().filter(|name| name.ends_with(".txt")).count();
     let (breaks, _) = mutants::names(tree);
+    let seeds = tree.files().filter(|(path, _)| path.starts_with("tests/corpus/") && path.ends_with(".json")).count();
+    let ends = tree.text("functions/protocol/tests/model/ends.rs").unwrap_or_default();
+    let ends =
+        ends.lines().skip_while(|line| !line.starts_with("ends! {")).filter(|line| line.contains(" => \"")).count();
     [
+        ("model", format!("{ends} kinds of ends")),
+        ("fuzzing", format!("{seeds} seeds")),
         ("cases", format!("{} tests", cases::tests(tree))),
         ("transcripts", format!("{races} races")),
         ("mutants", format!("{} breaks", breaks.len())),
@@ -42,6 +48,8 @@ mod tests {
         counted(&Tree::sample(&[
             ("tests/tests/cases/lease.rs", CASES),
             ("tests/transcripts/one.txt", ""),
+            ("tests/corpus/lease/one.json", "{}"),
+            ("functions/protocol/tests/model/ends.rs", "$end => \"words\"\nends! {\n    One => \"one\",\n}\n"),
             ("tests/mutants/list.toml", LIST),
             (README, readme),
         ]))
@@ -49,13 +57,17 @@ mod tests {
 
     #[test]
     fn true_figures_pass() {
-        assert_eq!(findings("| cases | 2 tests |\n| transcripts | 1 races |\n| mutants | all 1 breaks |\n"), [""; 0]);
+        let model = "| model | 1 kinds of ends |\n| fuzzing | 1 seeds |\n";
+        let rest = "| cases | 2 tests |\n| transcripts | 1 races |\n| mutants | all 1 breaks |\n";
+        assert_eq!(findings(&[model, rest].concat()), [""; 0]);
     }
 
     #[test]
     fn an_old_figure_and_a_missing_row_are_found() {
         assert_eq!(
-            findings("| cases | 12 tests |\n| mutants | 1 breaks |\n"),
+            findings(
+                "| model | 1 kinds of ends |\n| fuzzing | 1 seeds |\n| cases | 12 tests |\n| mutants | 1 breaks |\n"
+            ),
             [
                 "README.md: the row of cases does not say \"2 tests\", which the files show",
                 "README.md: no row of the verification table starts with \"| transcripts |\"",

@@ -41,7 +41,7 @@ impl TryFrom<String> for Cut {
     type Error = Malformed;
 
     fn try_from(text: String) -> Result<Self, Malformed> {
-        let bad = || Malformed::new("mode.cut", format!("{text:?} is not <13 digits>#~, as a plan gives it"));
+        let bad = || Malformed::new("mode.cut", format!("must be <13 digits>#~, as a plan gives it; it is {text:?}"));
         let digits = text.strip_suffix("#~").ok_or_else(bad)?;
         if digits.len() != 13 || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return Err(bad());
@@ -175,6 +175,8 @@ pub struct ShardState {
     pub(crate) alone: Vec<Alone>,
     /// When a row that this call saw and left is due.
     pub(crate) due_at: Option<Timestamp>,
+    /// The claims that this call makes.
+    pub(crate) own_claims: Vec<ClaimId>,
 }
 
 impl ShardState {
@@ -263,6 +265,7 @@ impl ShardState {
             unsettled: Vec::new(),
             alone: Vec::new(),
             due_at: None,
+            own_claims: Vec::new(),
         }
     }
 
@@ -305,6 +308,9 @@ pub struct DrainAnswer {
     /// A pass that is done has left rows behind which a new pass could take after so many seconds: handed back, in
     /// back-off, or not reached. `None`: nothing is known to wait, or the pass goes on by its cursor.
     pub again_after_seconds: Option<u64>,
+    /// The claims that this call made, whatever became of them. Known to the drainer that made them alone, and not told.
+    #[serde(skip)]
+    pub own_claims: Vec<ClaimId>,
 }
 
 /// How soon a pass that left due rows behind begins anew.
@@ -324,14 +330,16 @@ impl DrainAnswer {
             counts: Counts::default(),
             stopped_by: Some("not_permitted".to_owned()),
             again_after_seconds: None,
+            own_claims: Vec::new(),
         }
     }
 
     /// When a woken drainer should look again inside its own time. Beside what every pass says: where order is kept, a row
-    /// behind a claim of somebody else in flight is woken by nothing when that claim ends. A pass that something stopped
-    /// hurries for no claim: it may be its own, kept to age.
-    pub fn wake_again_after(&self, ordered: bool) -> Option<Duration> {
-        let in_flight = !self.unsettled.is_empty() && self.stopped_by.is_none();
+    /// behind a claim of somebody else in flight is woken by nothing when that claim ends. `own` are the claims of its earlier
+    /// passes: it hurries for none of them, for what it kept is to age.
+    pub fn wake_again_after(&self, ordered: bool, own: &BTreeSet<ClaimId>) -> Option<Duration> {
+        let is_own = |claim: &ClaimId| own.contains(claim) || self.own_claims.contains(claim);
+        let in_flight = self.unsettled.iter().any(|unsettled| !is_own(&unsettled.claim));
         let behind_a_claim = (ordered && self.leading && in_flight).then_some(AGAIN_SOON);
         let told = self.again_after_seconds.map(Duration::from_secs);
         [told, behind_a_claim].into_iter().flatten().min()
@@ -361,6 +369,7 @@ impl DrainAnswer {
         alone.dedup_by(|a, b| a.key == b.key);
         alone.truncate(ALONE_MAX);
         let done = stop.is_some() || shards.iter().all(|shard| shard.done);
+        let own_claims = shards.iter().flat_map(|shard| shard.own_claims.iter().cloned()).collect();
         let cursor = (!done).then(|| Cursor {
             shards: shards
                 .into_iter()
@@ -386,6 +395,7 @@ impl DrainAnswer {
             counts,
             stopped_by: stop.map(|stop| stop.as_str().to_owned()),
             again_after_seconds: wait.map(|wait| duration_ms(wait).div_ceil(1000)),
+            own_claims,
         }
     }
 }

@@ -118,7 +118,7 @@ impl Position {
     /// # Errors
     /// [`Malformed`] where it is not one.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let bad = || Malformed::new("position", format!("{text:?} is not <13 digits>#<message id>"));
+        let bad = || Malformed::new("position", format!("must be <13 digits>#<message id>; it is {text:?}"));
         let (digits, id) = text.split_once('#').ok_or_else(bad)?;
         if digits.len() != 13 || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return Err(bad());
