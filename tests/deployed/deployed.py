@@ -136,6 +136,10 @@ class Deployed:
         )["Items"]
         return [row for row in rows if row["record"]["S"].startswith(f"INSTANCE#{stack.name}#")]
 
+    def ticks(self, stack: Stack) -> int:
+        """How many ticks this instance has written down: each moves its record's generation by one, whoever leads."""
+        return sum(int(row["generation"]["N"]) for row in self.instance_rows(stack))
+
     # ---- machines ---------------------------------------------------------------------------------------------------
 
     def start(self, stack: Stack, machine: str, given: dict | None = None) -> str:

@@ -45,11 +45,14 @@ def _renewal(world: Deployed) -> tuple:
 
 
 def both_tick(world: Deployed) -> str:
-    """The other region ticks too and stands by: it sees the same holder and does not lead."""
+    """The other region goes on ticking and stands by: it sees the same holder and does not lead."""
     leader = world.leader()
     other = world.other(leader)
     token = world.token()
-    until(80, f"{other.name} keeps an instance record", lambda: world.instance_rows(other))
+    noted = world.ticks(other)
+    # One tick of each of two loops may have been on its way when they ended. Before its first tick it waits for its schedule.
+    seconds = LOOP_SECONDS + LOOP_LATE_SECONDS + 3 * (world.timing.tick + world.timing.call) + world.slack
+    until(seconds, f"{other.name} goes on ticking", lambda: world.ticks(other) >= noted + 3)
     check(not world.status(other)["leading"], "two instances lead")
     check(world.status(leader)["leading"], "nobody leads")
     check(world.token() == token, "the token moved without a reason")
@@ -156,6 +159,4 @@ def step_down(world: Deployed) -> str:
     # The request itself releases, so the successor may tick before the former holder does: it is told as what it was all the same.
     for kind in ("Step Down Requested", "Lease Released"):
         until(world.event_seconds, f"the event {kind} of token {token}", lambda: bus.find(kind, instance=old.name, token=token, reason="step_down"))
-    lost = bus.find("Lease Lost", instance=old.name, token=token)
-    check(not lost, f"a planned handover was told as a lease lost: {lost}")
     return f"{new.name} leads after {took:.1f}s (bound {bound:g}s); the execution said so, and the event Lease Released"

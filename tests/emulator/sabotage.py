@@ -179,16 +179,24 @@ def lease_function_gone(pick: Callable[[World], Stack]):
     return apply
 
 
-def instance_unknown(pick: Callable[[World], Stack]):
-    """The lease function of an instance cannot be reached, and the record that it had of itself is gone."""
+def loops_ended(pick: Callable[[World], Stack]):
+    """An instance has ticked and does so no more: its schedule is silent and its loops are ended. Its function answers, and the
+    record that it wrote of itself stands."""
 
     def apply(world: World):
         stack = pick(world)
-        undo = lease_function_gone(lambda _: stack)(world)
-        client, table = world.aws.client("dynamodb", EAST), world.first.outputs["LeaseTableName"]
-        for row in world.instance_rows(stack):
-            client.delete_item(TableName=table, Key={key: row[key] for key in ("lease", "record")})
-        return undo
+        until(100, f"{stack.name} has ticked", lambda: world.ticks(stack))
+        set_schedule(world, stack.region, "DISABLED")
+        client, machine = world.aws.client("stepfunctions", stack.region), stack.outputs["LeaseCycleStateMachineArn"]
+
+        def ended() -> bool:
+            running = client.list_executions(stateMachineArn=machine, statusFilter="RUNNING")["executions"]
+            for execution in running:
+                client.stop_execution(executionArn=execution["executionArn"])
+            return not running
+
+        until(10, f"the loops of {stack.name} are ended", ended)
+        return lambda: set_schedule(world, stack.region, "ENABLED")
 
     return apply
 
