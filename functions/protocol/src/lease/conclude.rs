@@ -3,7 +3,7 @@
 use super::deadline::{deadline, failures, is_mine_until, was_set_back};
 use super::decide::{abstains, takeover_pause};
 use super::report::{
-    Carried, Holding, LostReason, Role, Telling, ThisLoop, Transition, TransitionKind, tell, transitions,
+    Carried, Holding, LostReason, Role, Rows, Telling, ThisLoop, Transition, TransitionKind, tell, transitions,
 };
 use super::{
     Command, Decision, Input, InstanceRecord, InstanceWrite, LeaseRecord, LoopId, Purpose, Rules, SourceMode, Standing,
@@ -284,9 +284,9 @@ fn conclude_loop(
             attempt: input.attempt.clone(),
         },
     };
-    let Telling { reported, reporting, mut transitions } = tell(&own, this, found.standing, |from, to| {
-        transitions(&rules.me, own.told_token, from, to, &conclusion.record, found.lost)
-    });
+    let rows = Rows { read: &input.records.lease, stands: &conclusion.record };
+    let Telling { reported, reporting, mut transitions } =
+        tell(&own, this, found.standing, |from, to| transitions(&rules.me, own.told_token, from, to, rows, found.lost));
     conclusion.source = source_wanted(rules, found.standing, !transitions.is_empty(), now);
     conclusion.carried.told = match transitions.is_empty() {
         false => Some(found.standing),

@@ -259,7 +259,6 @@ fn release(rules: &Rules, input: &Input, record: &LeaseRecord, reason: StepDownR
         owner: None,
         stepping_down: None,
         released: Some(released),
-        last_release: None,
         attempt: input.attempt.clone(),
         ..record.clone()
     };

@@ -83,8 +83,10 @@ pub struct LeaseRecord {
     pub stepping_down: Option<SteppingDown>,
     /// By whom it is free, and who abstains; an acquisition makes [`LeaseRecord::last_release`] of it.
     pub released: Option<Released>,
-    /// The release that this holder's acquisition followed; `None` where it followed none: a first, a seized, a reclaimed lease.
-    /// It only tells, and keeps nobody from the lease.
+    /// The release that the acquisition of the present or last holder followed; `None` where it followed none: a first, a seized,
+    /// a reclaimed lease. It only tells: no decision asks for it. Damaged it keeps everybody from the lease all the same, as each
+    /// field does: a row whose `last_release` does not decode, or is of a token not below the row's, is refused whole, and
+    /// nobody leads until it is repaired by hand.
     pub last_release: Option<LastRelease>,
     /// The highest token whose takeover was finished; [`Stamp::NONE`] for none.
     pub takeover_done: Stamp,

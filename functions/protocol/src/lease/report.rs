@@ -5,7 +5,9 @@
 //! the loop that told it; where that confirmation does not come, another loop tells it again: at least once, never lost.
 //!
 //! A planned release is told as one although its successor may be quicker than the releaser's next tick: the row keeps it through
-//! the acquisition that follows ([`LeaseRecord::release_of`]). Two acquisitions before that tick hide it: then it is `Lost`.
+//! the acquisition that follows and that successor's own release ([`LeaseRecord::release_of`]); where the releaser's next tick
+//! is itself the second acquisition, what it read still tells. Two acquisitions by others before that tick hide it: then it is
+//! `Lost`.
 
 use serde::{Deserialize, Serialize};
 
@@ -193,35 +195,44 @@ pub(super) fn tell(
     Telling { reported: from, reporting: Some(telling), transitions }
 }
 
+/// The lease row around a tick's own write.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    /// As it was read. An acquisition by this very tick overwrites what it told of the release before the last.
+    pub(super) read: &'a Slot<LeaseRecord>,
+    /// As it stands, as far as is known.
+    pub(super) stands: &'a Slot<LeaseRecord>,
+}
+
 /// The transitions that lead from what was told to what is.
 ///
-/// `told_token` is the highest token already told as held; `record` is the lease row as it stands; `lost` is why this instance is
-/// no holder, where a failed call or a damaged row made it so.
+/// `told_token` is the highest token already told as held; `rows` are the lease row as it was read and as it stands; `lost` is
+/// why this instance is no holder, where a failed call or a damaged row made it so.
 pub(super) fn transitions(
     me: &Identity,
     told_token: Stamp,
     from: Standing,
     to: Standing,
-    record: &Slot<LeaseRecord>,
+    rows: Rows<'_>,
     lost: Option<LostReason>,
 ) -> Vec<Transition> {
     match (from, to) {
         (Standing::Standby, Standing::Standby) => Vec::new(),
         (Standing::Standby, Standing::Holder { token, stepping_down }) => {
-            gained(told_token, record, token, stepping_down)
+            gained(told_token, rows.stands, token, stepping_down)
         }
         (Standing::Holder { token: old, stepping_down: was }, Standing::Holder { token, stepping_down })
             if token != old =>
         {
-            let mut all = given_up(me, old, was, record, lost.unwrap_or(LostReason::Deadline));
-            all.extend(gained(told_token, record, token, stepping_down));
+            let mut all = given_up(me, old, was, rows, lost.unwrap_or(LostReason::Deadline));
+            all.extend(gained(told_token, rows.stands, token, stepping_down));
             all
         }
         (Standing::Holder { stepping_down: was, .. }, Standing::Holder { token, stepping_down }) => {
             requested(token, was, stepping_down).into_iter().collect()
         }
         (Standing::Holder { token, stepping_down }, Standing::Standby) => {
-            given_up(me, token, stepping_down, record, lost.unwrap_or(LostReason::Superseded))
+            given_up(me, token, stepping_down, rows, lost.unwrap_or(LostReason::Superseded))
         }
     }
 }
@@ -257,10 +268,11 @@ fn given_up(
     me: &Identity,
     token: FencingToken,
     was_stepping_down: Option<StepDownReason>,
-    record: &Slot<LeaseRecord>,
+    rows: Rows<'_>,
     lost: LostReason,
 ) -> Vec<Transition> {
-    match record.present().and_then(|record| record.release_of(me, token)) {
+    let rows = [rows.stands, rows.read].into_iter().filter_map(Slot::present);
+    match rows.filter_map(|record| record.release_of(me, token)).next() {
         Some(reason) => {
             let mut all: Vec<_> = requested(token, was_stepping_down, Some(reason)).into_iter().collect();
             all.push(Transition { kind: TransitionKind::Released, token, reason: Some(reason.into()) });

@@ -76,10 +76,39 @@ fn a_row_tells_of_the_release_right_before_it_and_of_no_other() {
         east.tick(&mut seized, NOON + second * 1000);
     }
     assert_eq!((seized.row().acquired_as, &seized.row().last_release), (AcquiredAs::Seized, &None));
+    let mut free = store.clone();
+    west.clone().run(&mut free, ASKED, NOON + 9_000, Fault::None, false);
+    let told = |who: &Instance, token: u64| free.row().release_of(&who.rules.me, FencingToken::new(token).unwrap());
+    assert_eq!(
+        (told(&east, 1), told(&west, 2)),
+        (Some(StepDownReason::StepDown), Some(StepDownReason::StepDown)),
+        "a free row keeps it beside its own"
+    );
     west.tick(&mut store, NOON + 60_000);
     assert_eq!((store.row().acquired_as, &store.row().last_release), (AcquiredAs::Reclaimed, &None));
-    west.run(&mut store, ASKED, NOON + 61_000, Fault::None, false);
-    assert!(store.row().released.is_some() && store.row().last_release.is_none(), "a free row says it as its own");
+}
+
+#[test]
+fn a_release_is_told_as_one_also_when_the_successor_has_released_too() {
+    // Its late tick takes the lease itself, or fails to.
+    for fault in [Fault::None, Fault::Before(FailureKind::Throttled)] {
+        let (mut store, mut east, mut west) = led_by_east();
+        east.run(&mut store, ASKED, NOON + 2000, Fault::None, false);
+        assert_eq!(west.tick(&mut store, NOON + 2500).token(), Some(2));
+        west.run(&mut store, ASKED, NOON + 3000, Fault::None, false);
+        let late = east.tick_with(&mut store, NOON + 3500, fault);
+        let taken = (fault == Fault::None).then_some(TransitionKind::Acquired);
+        let expected = [TransitionKind::StepDownRequested, TransitionKind::Released].into_iter().chain(taken);
+        assert_eq!(late.told(), expected.collect::<Vec<_>>());
+        assert_eq!(late.conclusion.transitions[1].token.get(), 1);
+    }
+    // Two acquisitions by others hide it.
+    let (mut store, mut east, mut west) = led_by_east();
+    east.run(&mut store, ASKED, NOON + 2000, Fault::None, false);
+    west.tick(&mut store, NOON + 2500);
+    west.run(&mut store, ASKED, NOON + 3000, Fault::None, false);
+    assert_eq!(Instance::new("north", fast()).tick(&mut store, NOON + 3200).token(), Some(3));
+    assert_eq!(east.tick(&mut store, NOON + 3500).told(), [TransitionKind::Lost]);
 }
 
 #[test]
