@@ -1,6 +1,6 @@
 //! One drain call: shards side by side, each page by page, until they are done, something says stop, or time runs out.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use fencepost_protocol::drain::{
@@ -121,9 +121,11 @@ impl DrainerFunction {
     /// of the stream may come to wake this function for them.
     pub(crate) async fn wake(&self, shards: Vec<Shard>, limit: &Limit) -> Result<(), FunctionError> {
         let mut request = DrainRequest::scheduled(shards.clone());
+        let mut own_claims = BTreeSet::new();
         loop {
             let answer = self.drain(request, limit, Caller::Stream).await?;
-            let again = answer.wake_again_after(self.policy.ordered);
+            let again = answer.wake_again_after(self.policy.ordered, &own_claims);
+            own_claims.extend(answer.own_claims);
             request = DrainRequest { cursor: answer.cursor, ..DrainRequest::scheduled(shards.clone()) };
             if answer.done {
                 let Some(pause) = again else { return Ok(()) };

@@ -70,6 +70,9 @@ pub fn choose(
         }
         chooser.look_at(slot, state, &mut choice, &mut notes);
     }
+    if !choice.claims.is_empty() {
+        state.own_claims.push(claim.clone());
+    }
     state.after = next;
     state.done = ended || notes.blocked.is_all();
     (choice, notes)

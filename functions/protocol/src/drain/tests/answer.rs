@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::limits;
 
@@ -153,7 +155,7 @@ fn fields_of(event: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_woken_drainer_hurries_for_a_claim_in_flight_but_not_after_a_failure() {
+fn a_woken_drainer_hurries_for_a_claim_in_flight_but_not_for_its_own() {
     let claim = Unsettled { key: row("a", 40, "a1").key, claim: claim_id("other"), token: token(7).into() };
     let answer = |stopped_by: Option<&str>| DrainAnswer {
         leading: true,
@@ -163,8 +165,30 @@ fn a_woken_drainer_hurries_for_a_claim_in_flight_but_not_after_a_failure() {
         ..DrainAnswer::refused()
     };
     let seconds = Duration::from_secs;
-    assert_eq!(answer(None).wake_again_after(true), Some(seconds(1)));
-    assert_eq!(answer(None).wake_again_after(false), None, "without order nothing stands behind it");
-    assert_eq!(answer(Some("queue")).wake_again_after(true), Some(seconds(10)));
-    assert_eq!(DrainAnswer { leading: false, ..answer(None) }.wake_again_after(true), None);
+    let none = BTreeSet::new();
+    assert_eq!(answer(None).wake_again_after(true, &none), Some(seconds(1)));
+    assert_eq!(answer(None).wake_again_after(false, &none), None, "without order nothing stands behind it");
+    assert_eq!(answer(Some("queue")).wake_again_after(true, &none), Some(seconds(1)), "a stop on another shard or not");
+    assert_eq!(DrainAnswer { leading: false, ..answer(None) }.wake_again_after(true, &none), None);
+    // Its own, of an earlier pass or of this one.
+    let own = BTreeSet::from([claim_id("other")]);
+    assert_eq!(answer(Some("queue")).wake_again_after(true, &own), Some(seconds(10)));
+    assert_eq!(answer(None).wake_again_after(true, &own), None);
+    let of_this_pass = DrainAnswer { own_claims: vec![claim_id("other")], ..answer(Some("queue")) };
+    assert_eq!(of_this_pass.wake_again_after(true, &none), Some(seconds(10)));
+}
+
+#[test]
+fn a_call_knows_the_claims_that_it_makes_and_tells_nobody() {
+    let (terms, mut state) = start(true);
+    let permit = permit_of(&terms, 7);
+    let pages = [(vec![row("a", 60, "a1")], "p1"), (vec![claimed_by(row("b", 50, "b1"), "other", 6)], "p2")];
+    for (rows, claim) in pages {
+        let next = Some(rows[0].key.position.clone());
+        let (_, notes) = choose(&mut state, &terms, &permit, slots(&rows), next, &claim_id(claim), reading(0));
+        state.absorb(notes);
+    }
+    let answer = DrainAnswer::of(terms, vec![state], at(0));
+    assert_eq!(answer.own_claims, [claim_id("p1")], "on the second page there was none to make");
+    assert!(serde_json::to_value(&answer).unwrap().get("own_claims").is_none());
 }
