@@ -114,8 +114,8 @@ async fn watching() -> (Lab, Process) {
 }
 
 /// Found in our own design: evidence that counted the time of a slow read, or a clock's step, seized a living holder. Right:
-/// never early by a slow read, a clock set back or a second loop; one larger step forward gains half a tick at most, and no
-/// second commit follows from it (commits are fenced by the row, not by time).
+/// never early by a slow read, a clock set back or a second loop; one larger step forward gains a loop that ticks alone half a
+/// tick at most, and no second commit follows from it (commits are fenced by the row, not by time).
 ///
 /// Kills: `a_slow_first_look_counts`
 #[tokio::test]
@@ -194,6 +194,79 @@ async fn case_44_two_loops_on_hosts_within_the_margin() {
                 "clocks {first_ms}ms and {second_ms}ms off, {apart_ms}ms apart: after {took}ms"
             );
         }
+    }
+}
+
+/// One step forward while both loops of an instance tick, as they always do: the look after it counts a tick and a half whatever
+/// really passed since the other loop's look, and no look after that one gains anything. So a seizure comes early by a tick and
+/// a half at most. That is more than the two margins between an observer's wait and a holder's own deadline: one that stopped
+/// renewing and does not read the row again may believe in its lease for so much longer than it has it (what it commits then is
+/// fenced by the row). One that renews is never seized from.
+///
+/// Kills: `a_look_counts_four_ticks`
+#[tokio::test]
+async fn case_44_one_step_forward_under_two_loops() {
+    for (profile, earliest_ms, own_deadline_ms) in [("fast", 13_000, 13_500), ("durable", 295_000, 299_500)] {
+        for (forward_ms, apart_per_cent) in [(3_600_000, 0), (3_600_000, 10), (3_600_000, 50), (86_400_000, 0)] {
+            let told = format!("{profile}, {forward_ms}ms forward, loops apart by {apart_per_cent}% of a tick");
+            let lab = Lab::new(&[("FENCEPOST_PROFILE", profile)]);
+            let mut east = lab.process("east");
+            east.tick().await;
+            let timing = fencepost_tests::harness::settings("east", &[("FENCEPOST_PROFILE", profile)]).timing;
+            let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap();
+            let (tick_ms, margin_ms) = (ms(timing.tick_interval), ms(timing.clock_margin));
+            let needed_ms = ms(timing.lease_ttl) + margin_ms;
+            assert_eq!(own_deadline_ms, ms(timing.lease_ttl) - margin_ms);
+            let apart_ms = tick_ms * apart_per_cent / 100;
+            let (mut first, mut second) = (lab.process("west"), lab.process("west"));
+            first.tick().await;
+            let (mut ticks, mut seized_ms) = (0, None);
+            while seized_ms.is_none() {
+                assert!(lab.elapsed_ms() < 2 * needed_ms, "{told}: nobody seizes it");
+                lab.advance_ms(tick_ms - apart_ms);
+                let one = first.tick().await["role"] == "leader";
+                ticks += 1;
+                if ticks == 3 {
+                    first.step_clock(forward_ms);
+                    second.step_clock(forward_ms);
+                }
+                lab.advance_ms(apart_ms);
+                let other = !one && second.tick().await["role"] == "leader";
+                let led = leads(&east).await;
+                assert_eq!(
+                    led,
+                    !(one || other) && lab.elapsed_ms() < own_deadline_ms,
+                    "{told}: who reads the row knows"
+                );
+                seized_ms = (one || other).then(|| lab.elapsed_ms());
+            }
+            let (seized_ms, most_early_ms) = (seized_ms.unwrap(), tick_ms * 3 / 2);
+            // A loop looks at whole ticks only, so what is gained may be lost again.
+            assert!(
+                (needed_ms - most_early_ms..=needed_ms + tick_ms).contains(&seized_ms),
+                "{told}: after {seized_ms}ms, where {needed_ms}ms are to be waited"
+            );
+            if apart_per_cent == 0 {
+                assert_eq!(
+                    seized_ms, earliest_ms,
+                    "{told}: all of it is gained where nothing passed between the looks"
+                );
+            }
+            assert!(own_deadline_ms <= seized_ms + most_early_ms - 2 * margin_ms, "{told}: after {seized_ms}ms");
+        }
+    }
+
+    // A holder that renews is alive, whatever the step.
+    let lab = Lab::new(&[]);
+    let (mut east, mut first, mut second) = (lab.process("east"), lab.process("west"), lab.process("west"));
+    for second_of_run in 0..60 {
+        lab.pass(1, &mut [&mut east, &mut first]).await;
+        if second_of_run == 20 {
+            first.step_clock(3_600_000);
+            second.step_clock(3_600_000);
+        }
+        assert_eq!(standing(&second.tick().await), ("standby", None));
+        assert_eq!(lab.row().await.token.get(), 1);
     }
 }
 
