@@ -2,7 +2,8 @@
 //!
 //! A holder leads from its acquisition until its word runs out, counted from the true moment at which its last accepted
 //! renewal left it. An instance is able to take over from the moment on since which nothing was done to it and it ticks. Both
-//! are looked at after every lease write and four times a second.
+//! are looked at after every lease write and four times a second. A step-down is judged in two parts: from its mark to its
+//! release, which is the holder's own to write, and from there to the next acquisition.
 //!
 //! A seizure needs a holder that stood still for max(row's TTL, mine) + `clock_margin`, counted on the seizer's own clocks from
 //! the last write that was applied. Nothing that is done to anybody else excuses less; what is done to the seizer's clocks is
@@ -90,6 +91,21 @@ impl Leadership {
         self.able_since = None;
     }
 
+    /// The holder releases the lease at `at`, undisturbed since `healthy_since`; gives the rule that it breaks where its mark
+    /// stands for longer than a step-down may take with claims in flight. Renewals in between put nothing off.
+    pub(crate) fn released(&self, at: Duration, healthy_since: Option<Duration>) -> Option<(&'static str, String)> {
+        let marked = self.term.filter(|term| term.released.is_none())?.marked?;
+        let was_able = healthy_since.is_some_and(|since| since <= marked);
+        let (took, bound) = (at.saturating_sub(marked), self.slackened(self.timing.handover_max(false)));
+        (was_able && took > bound).then(|| {
+            let (took, marked, bound) = (took.as_millis(), marked.as_millis(), bound.as_millis());
+            (
+                "P7",
+                format!("the lease was released {took}ms after its mark at {marked}ms; at most {bound}ms are promised"),
+            )
+        })
+    }
+
     /// The holder wrote, with a call that left it at `entered`. Tells whether it renewed later than it should have.
     pub(crate) fn written(&mut self, at: Duration, entered: Duration, record: &LeaseRecord) -> bool {
         let term = self.term.get_or_insert(Term::begun(at, entered, record));
@@ -127,7 +143,7 @@ impl Leadership {
         }
         let (rule, from, bound) = match (old.released, old.marked) {
             (Some(released), _) => ("P7", released, self.timing.handover_max(true)),
-            // Without a release a step-down falls back to the TTL, from the last renewal on.
+            // Its holder never released it: a step-down falls back to the TTL, from the last renewal on.
             (None, Some(marked)) => ("P7", marked.max(old.renewed), self.timing.warm_takeover_max()),
             (None, None) if same_owner => return None,
             (None, None) => ("P6", old.renewed, self.timing.warm_takeover_max()),

@@ -9,7 +9,7 @@ use fencepost_protocol::lease::{FenceRaise, GroupRecords, InstanceRecord, Instan
 use fencepost_protocol::outbox::{DeadRow, Fence, OutboxRow, Slot, Tombstone};
 use fencepost_storage::item::{Item, Key};
 use fencepost_storage::memory::{MemoryLeaseStore, MemoryOutbox, MemoryQueue, MemoryTables, QueueKind};
-use fencepost_storage::records::{Table, dead, outstanding, tombstone};
+use fencepost_storage::records::{Table, dead, fence, outstanding, tombstone};
 use fencepost_storage::{LeaseStore, Outbox, Page, PutAnswer, Queue, StoreError, WriteAnswer};
 use futures::FutureExt as _;
 
@@ -71,7 +71,9 @@ impl Site {
         let before = self.server.lease(&write.record.lease);
         let answer = at_once(self.server.leases.write_lease(write))?;
         if answer == WriteAnswer::Written {
-            let words = self.observer().lease_written(self.now(), caller, before.present(), &write.record);
+            let healthy_since = self.hosts()[caller.instance].healthy_since(self);
+            let words =
+                self.observer().lease_written(self.now(), caller, before.present(), &write.record, healthy_since);
             if let Some(words) = words {
                 self.tell(caller.instance, words);
             }
@@ -220,7 +222,11 @@ impl Site {
     }
 
     pub(crate) fn raise_fence(&self, raise: &FenceRaise) -> Answer<WriteAnswer<Fence>> {
-        at_once(self.server.outbox.raise_fence(raise))
+        let answer = at_once(self.server.outbox.raise_fence(raise))?;
+        if answer == WriteAnswer::Written {
+            self.look_at_stored(&fence::key(&raise.lease));
+        }
+        Ok(answer)
     }
 
     /// The whole request: each entry is accepted or refused as the queue itself does.
