@@ -176,3 +176,48 @@ fn seized_early(old: &Term, seizer: &Caller, before: &LeaseRecord) -> Option<Str
         format!("the lease was seized when its holder had stood still for {counted}ms by the seizer's clock; it takes {needed}ms")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use fencepost_protocol::ids::{AttemptId, FencingToken, LeaseName, Stamp};
+    use fencepost_protocol::lease::{AcquiredAs, StepDownReason, SteppingDown};
+    use fencepost_protocol::time::Timestamp;
+
+    use super::*;
+    use crate::harness::settings;
+
+    #[test]
+    fn a_mark_that_outlasts_its_grace_is_found_whatever_was_renewed_since() {
+        let settings = settings("east", &[]);
+        let mark = SteppingDown { since: Timestamp::default(), reason: StepDownReason::StepDown };
+        let record = |renewal, stepping_down| LeaseRecord {
+            lease: LeaseName::new("telemetry").unwrap(),
+            owner: Some(settings.identity.clone()),
+            token: FencingToken::FIRST,
+            renewal,
+            lease_ttl: settings.timing.lease_ttl,
+            confirmed_at: Timestamp::default(),
+            acquired_as: AcquiredAs::Acquired,
+            stepping_down,
+            released: None,
+            last_release: None,
+            takeover_done: Stamp::NONE,
+            takeover_try: 0,
+            takeover_try_at: Timestamp::default(),
+            attempt: AttemptId::new("a1").unwrap(),
+        };
+        let ms = Duration::from_millis;
+        let mut leadership = Leadership::new(&settings.timing);
+        leadership.written(ms(0), ms(0), &record(0, None));
+        assert_eq!(leadership.released(ms(60_000), Some(ms(0))), None, "nothing was marked");
+        leadership.written(ms(10_000), ms(10_000), &record(1, Some(mark)));
+        leadership.written(ms(20_000), ms(20_000), &record(2, Some(mark)));
+        // Profile fast: 5s of grace, two ticks and calls of 7s in all, 1% and 1.5s.
+        let late = |at, healthy_since| leadership.released(ms(at), Some(ms(healthy_since))).map(|(rule, _)| rule);
+        assert_eq!((late(23_620, 0), late(23_621, 0)), (None, Some("P7")));
+        assert_eq!(late(60_000, 10_001), None, "it was disturbed");
+        assert_eq!(leadership.released(ms(60_000), None), None);
+        leadership.written(ms(24_000), ms(24_000), &record(3, None));
+        assert_eq!(leadership.released(ms(60_000), Some(ms(0))), None, "the mark was taken back");
+    }
+}
