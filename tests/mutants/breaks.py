@@ -54,8 +54,11 @@ def load(folder: pathlib.Path, tree: pathlib.Path) -> list[Break]:
     for path in sorted(folder.glob("*.toml")):
         try:
             entries = tomllib.loads(path.read_text(encoding="utf-8")).get("mutant", [])
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             faults.append(f"{path.name}: not TOML: {error}")
+            continue
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            faults.append(f"{path.name}: `mutant` is no list of tables; write [[mutant]]")
             continue
         if not entries:
             faults.append(f"{path.name}: holds no [[mutant]]")
@@ -77,8 +80,14 @@ def faults_of(entry: dict, tree: pathlib.Path) -> list[str]:
     """What is wrong with one entry."""
     faults = [f"`{field}` is missing" for field in sorted(REQUIRED - entry.keys())]
     faults += [f"`{field}` is no field of a break" for field in sorted(entry.keys() - REQUIRED - OPTIONAL)]
+    faults += [f"`{field}` is no text" for field in sorted(REQUIRED & entry.keys()) if not isinstance(entry[field], str)]
+    if not isinstance(entry.get("hangs", False), bool):
+        faults.append("`hangs` is neither true nor false")
     if faults:
         return faults
+    # It is written to in the copy, and must not lead out of it.
+    if pathlib.PurePath(entry["file"]).is_absolute() or ".." in pathlib.PurePath(entry["file"]).parts:
+        return [f"`{entry['file']}` is no path inside the project"]
     if entry["layer"] not in LAYERS:
         faults.append(f"layer `{entry['layer']}` is none of {', '.join(LAYERS)}")
     if entry["layer"] == "unit" and "::" not in entry["check"]:

@@ -10,6 +10,7 @@ Exit codes: 0 every break was caught, 1 one survived, 2 the lists or the checks 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import filecmp
 import json
 import os
@@ -39,13 +40,25 @@ def main() -> int:
     if arguments.list:
         print_list(chosen, arguments.json)
         return 0
-    place = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "mutants"
-    tree, built = place / "tree", place / "build"
+    # Empty means unset, as it does for cargo.
+    place = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve() / "mutants"
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another run uses {place}: wait for its end, or set CARGO_TARGET_DIR", file=sys.stderr)
+            return 2
+        return try_all(chosen, place / "tree", place / "build", arguments.json)
+
+
+def try_all(chosen: list[breaks.Break], tree: pathlib.Path, built: pathlib.Path, as_json: bool) -> int:
+    """The run itself; gives the exit code."""
     copy(tree)
     if not all_pass(chosen, tree, built):
         return 2
     rows = [attempt(number, len(chosen), one, tree, built) for number, one in enumerate(chosen, start=1)]
-    report(rows, arguments.json)
+    report(rows, as_json)
     if any(row["outcome"] == "unusable" for row in rows):
         return 2
     return 1 if any(row["outcome"] == "SURVIVED" for row in rows) else 0
@@ -69,8 +82,8 @@ def choose(known: list[breaks.Break], arguments: argparse.Namespace) -> list[bre
     chosen = [
         one for one in known
         if (not arguments.names or one.name in arguments.names)
-        and (not arguments.layer or one.layer == arguments.layer)
-        and (not arguments.source or one.list == arguments.source)
+        and (arguments.layer is None or one.layer == arguments.layer)
+        and (arguments.source is None or one.list == arguments.source)
     ]
     if not chosen:
         print("no break fits: nothing would be tried, which is not a pass", file=sys.stderr)
