@@ -1,6 +1,8 @@
 //! The simulator itself: what it promises to everything that is written on it.
 
-use std::process::{Command, Output};
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use fencepost_storage::operation;
@@ -113,17 +115,95 @@ fn a_gated_source_follows_the_lease() {
     assert!(world.reached().count(Sometimes::SourceDisconnected) > 0);
 }
 
-#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 fn simulate(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_simulate")).args(arguments).output().unwrap()
+    simulate_into(Stdio::piped(), arguments)
+}
+
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+fn simulate_into(stdout: Stdio, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_simulate")).args(arguments).stdout(stdout).output().unwrap()
+}
+
+/// Replays seed 3 with these faults; `name` is the file's.
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+fn replay(name: &str, faults: &str) -> (Option<i32>, String) {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&file, faults).unwrap();
+    let output = simulate(&["replay", "--seed", "3", "--faults", file.to_str().unwrap()]);
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 #[test]
-fn a_soak_without_time_is_refused() {
-    for arguments in [["soak", "--minutes", "0"], ["soak", "--threads", "0"]] {
-        let output = simulate(&arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("must be 1 or more"));
+fn numbers_out_of_range_are_refused() {
+    let refused: [(&[&str], &str); 7] = [
+        (&["--seeds", "0"], "--seeds"),
+        (&["--threads", "0"], "1..=256"),
+        (&["--threads", "18446744073709551615"], "1..=256"),
+        (&["soak", "--threads", "0"], "1..=256"),
+        (&["soak", "--threads", "257"], "1..=256"),
+        (&["soak", "--minutes", "0"], "1..=100000"),
+        (&["soak", "--minutes", "307445734561825861"], "1..=100000"),
+    ];
+    for (arguments, words) in refused {
+        let output = simulate(arguments);
+        let problem = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {problem}");
+        assert!(problem.contains(words), "{arguments:?}: {problem}");
+    }
+}
+
+#[test]
+fn arguments_of_a_batch_are_refused_before_a_command() {
+    for arguments in [&["--seeds", "5000", "replay", "--seed", "3"][..], &["--json", "replay", "--seed", "3"]] {
+        let output = simulate(arguments);
+        let problem = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {problem}");
+        assert!(problem.contains("cannot be used with") && problem.contains(arguments[0]), "{arguments:?}: {problem}");
+    }
+}
+
+#[test]
+fn faults_at_an_instance_that_is_not_there_are_refused() {
+    let kill = r#"{"at":{"ms":5,"act":{"kill":{"instance":"nowhere"}}}}"#;
+    let begin = r#"{"at":{"ms":5,"act":{"begin":{"outage":"queue","instance":"nowhere","failure":"denied"}}}}"#;
+    let call = r#"{"call":{"instance":"nowhere","operation":"commit","number":1,"fault":"denied"}}"#;
+    for fault in [kill, begin, call] {
+        let (code, problem) = replay("nowhere", &format!("\n{fault}\n"));
+        assert_eq!(code, Some(2), "{fault}: {problem}");
+        assert!(problem.contains(r#"line 2: there is no instance "nowhere"; there are east, west"#), "{problem}");
+    }
+}
+
+#[test]
+fn listed_faults_that_never_happen_are_named() {
+    let happens = r#"{"at":{"ms":50000,"act":{"kill":{"instance":"east"}}}}"#;
+    let never = [
+        r#"{"call":{"instance":"east","operation":"no_such","number":1,"fault":"denied"}}"#,
+        r#"{"call":{"instance":"east","operation":"read_lease","number":0,"fault":"denied"}}"#,
+        r#"{"at":{"ms":18446744073709551615,"act":{"kill":{"instance":"east"}}}}"#,
+    ];
+    let (code, problem) = replay("never", &[&[happens], &never[..]].concat().join("\n"));
+    assert_eq!(code, Some(2), "{problem}");
+    never.iter().for_each(|fault| assert!(problem.contains(&format!("never happened: {fault}\n")), "{problem}"));
+    assert!(problem.contains("3 of 4 listed faults never happened") && !problem.contains(happens), "{problem}");
+    assert_eq!(replay("twice", &format!("{happens}\n{happens}")), (Some(0), String::new()), "both happen");
+}
+
+#[test]
+fn the_faults_that_a_run_met_all_happen_again() {
+    let met: Vec<String> = run(3, None).met.iter().map(ToString::to_string).collect();
+    assert!(!met.is_empty());
+    assert_eq!(replay("met", &met.join("\n")), (Some(0), String::new()));
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    for arguments in [&["replay", "--seed", "3"][..], &["--seeds", "1", "--reach-anything"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = simulate_into(full.into(), arguments);
+        let problem = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {problem}");
+        assert!(problem.contains("stdout cannot be written"), "{arguments:?}: {problem}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, value_parser};
 use fencepost_runtime::clock::{Clock as _, SystemClock};
 use fencepost_tests::crash::{Failure, Options, Report, run};
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 #[command(name = "crash")]
 struct Arguments {
     /// Rounds: each publishes a few messages and does one thing to the world.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = value_parser!(u64).range(1..))]
     rounds: u64,
     /// Chooses what is done; by default the present time.
     #[arg(long)]

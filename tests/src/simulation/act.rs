@@ -209,4 +209,35 @@ impl Act {
             Self::ForgetDeduplication => "deduplication_forgotten",
         }
     }
+
+    /// The instance that it befalls; `None` where it befalls all of them, or a table.
+    pub fn instance(&self) -> Option<&str> {
+        match self {
+            Self::Kill { instance }
+            | Self::Start { instance }
+            | Self::Freeze { instance }
+            | Self::Thaw { instance }
+            | Self::StepClock { instance, .. }
+            | Self::DriftClock { instance, .. }
+            | Self::SetClockRight { instance }
+            | Self::StepDown { instance }
+            | Self::Resume { instance }
+            | Self::Release { instance }
+            | Self::Redrive { instance }
+            | Self::StartMachine { instance, .. }
+            | Self::StopMachine { instance, .. }
+            | Self::StopSchedules { instance }
+            | Self::StartSchedules { instance } => Some(instance),
+            Self::Begin { instance, .. } | Self::End { instance, .. } => instance.as_deref(),
+            Self::LoseLeaseTable
+            | Self::RestoreLeaseTable { .. }
+            | Self::DamageLease { .. }
+            | Self::RepairLease
+            | Self::DamageFence
+            | Self::RepairFence
+            | Self::DamageRow { .. }
+            | Self::RepairRows
+            | Self::ForgetDeduplication => None,
+        }
+    }
 }

@@ -180,6 +180,14 @@ impl Fault {
             Self::At { act, .. } => act.kind().to_owned(),
         }
     }
+
+    /// The instance that it befalls; `None` where it befalls the whole world.
+    pub fn instance(&self) -> Option<&str> {
+        match self {
+            Self::Call { instance, .. } => Some(instance),
+            Self::At { act, .. } => act.instance(),
+        }
+    }
 }
 
 fn is_platform(operation: &str) -> bool {
@@ -199,8 +207,28 @@ impl fmt::Display for Fault {
 /// # Errors
 /// Says which line is none, and why.
 pub fn parse_faults(text: &str) -> Result<Vec<Fault>, String> {
+    parse_lines(text, |_| Ok(()))
+}
+
+/// Reads faults as [`parse_faults`] does, for a world of these instances.
+///
+/// # Errors
+/// Says which line is none, or befalls an instance that is not among `instances`.
+pub fn parse_faults_of(text: &str, instances: &[String]) -> Result<Vec<Fault>, String> {
+    parse_lines(text, |fault| match fault.instance() {
+        Some(name) if !instances.iter().any(|known| known == name) => {
+            Err(format!("there is no instance {name:?}; there are {}", instances.join(", ")))
+        }
+        _ => Ok(()),
+    })
+}
+
+fn parse_lines(text: &str, check: impl Fn(&Fault) -> Result<(), String>) -> Result<Vec<Fault>, String> {
+    let parse = |line: &str| {
+        let fault = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        check(&fault)?;
+        Ok(fault)
+    };
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines
-        .map(|(index, line)| serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1)))
-        .collect()
+    lines.map(|(index, line)| parse(line).map_err(|problem: String| format!("line {}: {problem}", index + 1))).collect()
 }

@@ -39,7 +39,7 @@ mod workload;
 mod world;
 
 pub use act::{Act, Damage, Outage};
-pub use fault::{CallFault, Fault, parse_faults, platform as calls};
+pub use fault::{CallFault, Fault, parse_faults, parse_faults_of, platform as calls};
 pub use fencepost_local::shipped::Machine;
 pub use history::{History, Line};
 pub use intake::Message;

@@ -74,6 +74,12 @@ impl Plan {
         acts.sort_by_key(|(at, _)| *at);
         Self { options, length: LENGTH, messages, storms, acts }
     }
+
+    /// The instances of its world, by name.
+    #[must_use]
+    pub fn instances(&self) -> &[String] {
+        &self.options.regions
+    }
 }
 
 fn options(seed: u64, pace: Pace, chance: &mut Chance) -> Options {

@@ -40,6 +40,17 @@ impl Report {
         self.verdict.broken.iter().min_by_key(|broken| broken.at)
     }
 
+    /// Those of the `listed` faults that were not met. A fault that is listed twice must be met twice.
+    #[must_use]
+    pub fn unmet<'a>(&self, listed: &'a [Fault]) -> Vec<&'a Fault> {
+        let mut met: Vec<&Fault> = self.met.iter().collect();
+        let mut was_met = |fault: &Fault| {
+            let index = met.iter().position(|other| *other == fault);
+            index.map(|index| met.swap_remove(index)).is_some()
+        };
+        listed.iter().filter(|fault| !was_met(fault)).collect()
+    }
+
     /// How many faults of each kind were met.
     #[must_use]
     pub fn faults_by_kind(&self) -> BTreeMap<String, u64> {
