@@ -191,6 +191,7 @@ impl Site {
                     let mut broken = item.clone();
                     broken.insert(SCHEMA_ATTRIBUTE.to_owned(), Attribute::number(NEWER_SCHEMA));
                     plant(self, Table::Outbox, broken);
+                    by_hand.ids_ever.extend(outstanding::decode(item).map(|row| row.id().to_string()));
                     by_hand.rows.insert(key, item.clone());
                 }
             }

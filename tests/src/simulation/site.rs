@@ -1,6 +1,6 @@
 //! What all parts of a running world share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -44,6 +44,9 @@ pub(crate) struct ByHand {
     pub(crate) lease: Option<Item>,
     pub(crate) fence: Option<Item>,
     pub(crate) rows: BTreeMap<Key, Item>,
+    /// The ids of all rows that were ever damaged: their event, delivered again meanwhile, is taken for another message and
+    /// kept beside them, since a row that does not decode proves nothing.
+    pub(crate) ids_ever: BTreeSet<String>,
     /// The lease table as it stood, each ten seconds.
     pub(crate) copies: Vec<(Duration, Vec<Item>)>,
 }
