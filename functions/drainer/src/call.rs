@@ -123,9 +123,9 @@ impl DrainerFunction {
         let mut request = DrainRequest::scheduled(shards.clone());
         let mut own_claims = BTreeSet::new();
         loop {
-            let answer = self.drain(request, limit, Caller::Stream).await?;
+            let mut answer = self.drain(request, limit, Caller::Stream).await?;
+            own_claims.extend(std::mem::take(&mut answer.own_claims));
             let again = answer.wake_again_after(self.policy.ordered, &own_claims);
-            own_claims.extend(answer.own_claims);
             request = DrainRequest { cursor: answer.cursor, ..DrainRequest::scheduled(shards.clone()) };
             if answer.done {
                 let Some(pause) = again else { return Ok(()) };

@@ -3,7 +3,6 @@
 //! What AWS keeps beyond a crash is kept here too: the names of Standard executions. Everything else dies with the life:
 //! executions, invocations, schedules, what a warm function remembered.
 
-use fencepost_local::shipped::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +11,7 @@ use std::time::Duration;
 use fencepost_drainer::DrainerFunction;
 use fencepost_ingest::IngestFunction;
 use fencepost_lease::LeaseFunction;
+use fencepost_local::shipped::Machine;
 use fencepost_protocol::lease::SourceMode;
 use fencepost_protocol::time::Timestamp;
 use fencepost_protocol::timing::LOOP_LENGTH;

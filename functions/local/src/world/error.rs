@@ -1,6 +1,5 @@
 //! Why the world could not start, or could not do what it was asked for.
 
-use crate::shipped::UnusableMachine;
 use std::path::PathBuf;
 
 use fencepost_runtime::settings::SettingsFaults;
@@ -8,6 +7,7 @@ use fencepost_storage::StoreError;
 
 use crate::StartError;
 use crate::queue::Refusal;
+use crate::shipped::UnusableMachine;
 
 /// A failure of the world. Each message names the option or the instance, and what to do.
 #[derive(Debug, thiserror::Error)]

@@ -335,11 +335,10 @@ impl DrainAnswer {
     }
 
     /// When a woken drainer should look again inside its own time. Beside what every pass says: where order is kept, a row
-    /// behind a claim of somebody else in flight is woken by nothing when that claim ends. `own` are the claims of its earlier
-    /// passes: it hurries for none of them, for what it kept is to age.
+    /// behind a claim of somebody else in flight is woken by nothing when that claim ends. `own` are the claims of this pass and
+    /// its earlier ones: it hurries for none of them, for what it kept is to age.
     pub fn wake_again_after(&self, ordered: bool, own: &BTreeSet<ClaimId>) -> Option<Duration> {
-        let is_own = |claim: &ClaimId| own.contains(claim) || self.own_claims.contains(claim);
-        let in_flight = self.unsettled.iter().any(|unsettled| !is_own(&unsettled.claim));
+        let in_flight = self.unsettled.iter().any(|unsettled| !own.contains(&unsettled.claim));
         let behind_a_claim = (ordered && self.leading && in_flight).then_some(AGAIN_SOON);
         let told = self.again_after_seconds.map(Duration::from_secs);
         [told, behind_a_claim].into_iter().flatten().min()

@@ -271,8 +271,8 @@ fn given_up(
     rows: Rows<'_>,
     lost: LostReason,
 ) -> Vec<Transition> {
-    let rows = [rows.stands, rows.read].into_iter().filter_map(Slot::present);
-    match rows.filter_map(|record| record.release_of(me, token)).next() {
+    let mut rows = [rows.stands, rows.read].into_iter().filter_map(Slot::present);
+    match rows.find_map(|record| record.release_of(me, token)) {
         Some(reason) => {
             let mut all: Vec<_> = requested(token, was_stepping_down, Some(reason)).into_iter().collect();
             all.push(Transition { kind: TransitionKind::Released, token, reason: Some(reason.into()) });
