@@ -252,3 +252,18 @@ async fn an_upstream_must_be_an_address() {
         assert!(error.to_string().contains(url), "{error}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_the_service_left_unanswered_is_known_by_name() {
+    let tap = Arc::new(Tap::new(|exchange| panic!("nothing was applied: {exchange:?}")));
+    // A port that was free a moment ago, where nobody listens any more.
+    let gone = {
+        let server = tables().await;
+        server.endpoint_url()
+    };
+    let proxy = Proxy::start_tapped("tables", &gone, Arc::clone(&tap)).await.unwrap();
+    assert_eq!(tap.unseen(), [""; 0]);
+    put(&client(&proxy.endpoint_url()), "lost").await.unwrap_err();
+    let unseen = tap.unseen();
+    assert!(unseen.len() == 1 && unseen[0].starts_with("PutItem: "), "{unseen:?}");
+}
