@@ -1,10 +1,10 @@
 //! What a hand from outside does to a world: the acts, each carried out at once.
 
-use fencepost_local::shipped::Machine;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use fencepost_local::shipped::Machine;
 use fencepost_protocol::outbox::Slot;
 use fencepost_runtime::settings::Function;
 use fencepost_storage::item::{Item, Value as Attribute};
@@ -191,7 +191,6 @@ impl Site {
                     let mut broken = item.clone();
                     broken.insert(SCHEMA_ATTRIBUTE.to_owned(), Attribute::number(NEWER_SCHEMA));
                     plant(self, Table::Outbox, broken);
-                    by_hand.ids_ever.extend(outstanding::decode(item).map(|row| row.id().to_string()));
                     by_hand.rows.insert(key, item.clone());
                 }
             }

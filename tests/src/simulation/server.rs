@@ -100,10 +100,16 @@ impl Site {
 
     pub(crate) fn put(&self, row: &OutboxRow) -> Answer<PutAnswer> {
         let answer = at_once(self.server.outbox.put(row))?;
-        if answer == PutAnswer::Stored {
-            self.observer().stored_row(self.now(), row);
-            self.look_at_stored(&outstanding::key(&row.key));
-            self.stream(&row.key);
+        match &answer {
+            PutAnswer::Stored => {
+                self.observer().stored_row(self.now(), row);
+                self.look_at_stored(&outstanding::key(&row.key));
+                self.stream(&row.key);
+            }
+            PutAnswer::Exists(Slot::Damaged(_)) => {
+                self.by_hand().met_damage.insert(row.id().to_string());
+            }
+            PutAnswer::Exists(_) => {}
         }
         Ok(answer)
     }

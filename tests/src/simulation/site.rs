@@ -44,9 +44,9 @@ pub(crate) struct ByHand {
     pub(crate) lease: Option<Item>,
     pub(crate) fence: Option<Item>,
     pub(crate) rows: BTreeMap<Key, Item>,
-    /// The ids of all rows that were ever damaged: their event, delivered again meanwhile, is taken for another message and
-    /// kept beside them, since a row that does not decode proves nothing.
-    pub(crate) ids_ever: BTreeSet<String>,
+    /// The ids of messages that met their own row while it was damaged: they are kept beside it, since a row that does not
+    /// decode proves nothing.
+    pub(crate) met_damage: BTreeSet<String>,
     /// The lease table as it stood, each ten seconds.
     pub(crate) copies: Vec<(Duration, Vec<Item>)>,
 }

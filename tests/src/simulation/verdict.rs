@@ -178,7 +178,7 @@ impl World {
             digests.entry(&message.id).or_default().push(&message.digest);
         }
         let format = self.site.hosts()[0].settings.body_format;
-        let ids_damaged = self.site.by_hand().ids_ever.clone();
+        let met_damage = self.site.by_hand().met_damage.clone();
         let (mut copies, mut problems) = (BTreeMap::new(), Vec::new());
         for entry in self.queue() {
             let id = attribute(&entry.attributes, MESSAGE_ID).ok().flatten().unwrap_or_default();
@@ -194,7 +194,7 @@ impl World {
                 Ok(digest) if !known.contains(&&digest) => {
                     problems.push(("ledger", format!("{id} was delivered with other bytes")));
                 }
-                Ok(_) if suffixed && known.len() < 2 && !ids_damaged.contains(base) => {
+                Ok(_) if suffixed && known.len() < 2 && !met_damage.contains(base) => {
                     problems.push(("ledger", format!("{id} is a second record of one message")));
                 }
                 Ok(_) => {}
