@@ -24,8 +24,8 @@ const PROBLEM_CHARS_MAX: usize = 500;
 
 /// A value that does not fit its field: which field, and what would fit.
 ///
-/// Both may repeat what was found, which may be as long as whoever sent it liked; so both are cut, at 120 and 500
-/// characters. Say what would be right before what was found.
+/// Both may repeat what was found, which may be as long as whoever sent it liked; so both are cut to 120 and 500
+/// characters, in their middle: what was found goes, and the words before and after it stay.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct Malformed {
@@ -42,12 +42,14 @@ impl Malformed {
     }
 }
 
-fn cut(mut text: String, chars_max: usize) -> String {
-    if let Some((end, _)) = text.char_indices().nth(chars_max) {
-        text.truncate(end);
-        text.push('…');
+fn cut(text: String, chars_max: usize) -> String {
+    let count = text.chars().count();
+    if count <= chars_max {
+        return text;
     }
-    text
+    let tail = chars_max / 2;
+    let head = chars_max - tail;
+    text.chars().take(head).chain(['…']).chain(text.chars().skip(count - tail)).collect()
 }
 
 /// Declares a checked text type: its name, its field name in errors, its greatest length and its alphabet.

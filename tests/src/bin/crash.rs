@@ -70,7 +70,13 @@ async fn interrupted() -> Result<Report, Failure> {
 
 fn finish(arguments: &Arguments, options: &Options, report: &Report) -> ExitCode {
     let text = if arguments.json { format!("{}\n", report.json()) } else { report.to_string() };
-    drop(std::io::stdout().write_all(text.as_bytes()));
+    let told = std::io::stdout().write_all(text.as_bytes());
+    if let Err(error) = &told {
+        to_stderr(&format!("the report could not be written to standard output: {error}"));
+    }
+    if report.passed() && told.is_err() {
+        return ExitCode::from(2);
+    }
     if report.passed() {
         if !arguments.keep {
             drop(std::fs::remove_dir_all(&options.evidence));

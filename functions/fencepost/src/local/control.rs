@@ -126,7 +126,7 @@ fn stepped_down(name: &str, answer: &Value) -> String {
     let note = answer.get("note").and_then(Value::as_str).map_or_else(String::new, |note| format!("; {note}"));
     match (answer.get("released").and_then(Value::as_bool), successor(answer)) {
         (Some(true), Some(successor)) => format!("{name} stepped down; {successor} leads{waited}{note}"),
-        (Some(true), None) => format!("{name} stepped down; nobody leads yet{waited}{note}"),
+        (Some(true), None) => format!("{name} stepped down; no other instance took over{waited}{note}"),
         _ => format!("{name} did not step down{waited}{note}"),
     }
 }
@@ -183,7 +183,10 @@ mod tests {
             json!({"released": true, "successor": {"name": "west", "stack": "local-west"}, "waited_seconds": 2});
         assert_eq!(stepped_down("east", &answer), "east stepped down; west leads after 2s");
         let answer = json!({"released": true, "successor": null, "note": "no successor within 30s"});
-        assert_eq!(stepped_down("east", &answer), "east stepped down; nobody leads yet; no successor within 30s");
+        assert_eq!(
+            stepped_down("east", &answer),
+            "east stepped down; no other instance took over; no successor within 30s"
+        );
         let answer = json!({"released": false, "successor": null, "note": "east does not hold the lease"});
         assert_eq!(stepped_down("east", &answer), "east did not step down; east does not hold the lease");
     }

@@ -25,13 +25,14 @@ read it, and look into the outbox (any credentials will do):
   aws sqs receive-message --endpoint-url {sqs} --queue-url {queue} --message-attribute-names All --wait-time-seconds 5
   aws dynamodb scan --endpoint-url {dynamodb} --table-name {outbox}
 
-and see what a failure does:
+and see what a failure does (either may lead at the beginning: status names the one that does):
 
-  fencepost local kill east{control}
-  fencepost local start east{control}
-  fencepost local step-down west{control}
-  fencepost local status{control}
+  {program} local status{control}
+  {program} local kill east{control}
+  {program} local start east{control}
+  {program} local step-down west{control}
 "#,
+        program = program(),
         dynamodb = world.dynamodb_url(),
         sqs = world.sqs_url(),
         host = mqtt.ip(),
@@ -45,7 +46,12 @@ and see what a failure does:
 
 /// The command that brings a killed instance back, for the world behind this control port.
 pub(super) fn start_again(name: &str, control_port: u16) -> String {
-    format!("fencepost local start {name}{}", port_option(control_port))
+    format!("{} local start {name}{}", program(), port_option(control_port))
+}
+
+/// This program as it was called, so that a pasted command finds it.
+fn program() -> String {
+    shell_word(&std::env::args().next().unwrap_or_else(|| "fencepost".to_owned()))
 }
 
 /// What names the control port to a command, with a blank before it; nothing where it is the usual one.
@@ -75,12 +81,13 @@ fn shell_word(text: &str) -> String {
 mod tests {
     use fencepost_local::world::Ports;
 
-    use super::{example_topic, shell_word, start_again};
+    use super::{example_topic, program, shell_word, start_again};
 
     #[test]
     fn a_command_names_the_control_port_where_it_is_not_the_usual_one() {
-        assert_eq!(start_again("east", Ports::default().control), "fencepost local start east");
-        assert_eq!(start_again("east", 7371), "fencepost local start east --control-port 7371");
+        let start = format!("{} local start east", program());
+        assert_eq!(start_again("east", Ports::default().control), start);
+        assert_eq!(start_again("east", 7371), format!("{start} --control-port 7371"));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! From what became of the writes to what this instance now is, and what it says.
 
+use std::time::Duration;
+
 use super::deadline::{deadline, failures, is_mine_until, was_set_back};
 use super::decide::{abstains, takeover_pause};
 use super::report::{
@@ -11,7 +13,7 @@ use super::{
 use crate::failure::FailureKind;
 use crate::ids::{FencingToken, Stamp};
 use crate::outbox::{Damage, Slot};
-use crate::time::Timestamp;
+use crate::time::{Timestamp, duration_ms};
 use crate::timing::RenewFailurePolicy;
 
 /// What became of a decision's writes.
@@ -219,7 +221,11 @@ impl Found {
             role: if stepping_down.is_some() { Role::SteppingDown } else { Role::Leader },
             standing: Standing::Holder { token: record.token, stepping_down },
             deadline: Some(deadline),
-            holding: Some(Holding { token: record.token, confirmed_at: record.confirmed_at }),
+            holding: Some(Holding {
+                token: record.token,
+                confirmed_at: record.confirmed_at,
+                row_ttl_ms: duration_ms(record.lease_ttl),
+            }),
             lost: None,
             duplicate: false,
         }
@@ -355,7 +361,8 @@ fn source_wanted(rules: &Rules, standing: Standing, changed: bool, now: Timestam
 /// Concludes a tick that could not read the store: it may demote, never more.
 pub fn unreadable(rules: &Rules, carried: &Carried, now: Timestamp) -> Conclusion {
     let lost = carried.holding.and_then(|holding| {
-        let late = now >= deadline(&rules.timing, holding.confirmed_at, rules.timing.lease_ttl)
+        let row_ttl = Duration::from_millis(holding.row_ttl_ms);
+        let late = now >= deadline(&rules.timing, holding.confirmed_at, row_ttl)
             || was_set_back(&rules.timing, holding.confirmed_at, now);
         let ran_out = failures(rules, holding.confirmed_at, now) >= rules.timing.max_renew_fails;
         match (late, ran_out) {

@@ -127,6 +127,8 @@ pub struct Holding {
     pub token: FencingToken,
     /// The last confirmation, on this instance's clock.
     pub confirmed_at: Timestamp,
+    /// The TTL that the row stated then: others may go by it, whatever this instance's own has become.
+    pub row_ttl_ms: u64,
 }
 
 /// The loop's variable: the output of each tick replaces it.

@@ -109,7 +109,7 @@ fn a_demotion_that_nobody_recorded_stays_to_be_recorded() {
     let now = Timestamp::from_ms(NOON);
     let told = Carried { holding: None, told: Some(Standing::Standby), unrecorded: true };
     assert_eq!(unreadable(&east.rules, &told, now).carried, told);
-    let holding = Some(Holding { token, confirmed_at: now });
+    let holding = Some(Holding { token, confirmed_at: now, row_ttl_ms: 14_000 });
     let confirmed = Carried { holding, told: Some(holder), unrecorded: false };
     let next = unreadable(&east.rules, &confirmed, now).carried;
     assert_eq!(next, Carried { holding, told: None, unrecorded: false });

@@ -154,6 +154,22 @@ fn ticks_that_cannot_read_demote_at_the_deadline_and_never_promote() {
     assert!(unreadable(&east.rules, &Carried::default(), Timestamp::from_ms(NOON)).carried.holding.is_none());
 }
 
+/// The settings of a live holder change from 15s to 300s, and it cannot read the store since: the row still says 15s, and so
+/// does a standby's settings.
+#[test]
+fn a_ttl_that_has_grown_in_the_settings_alone_does_not_lengthen_a_hold() {
+    let (mut store, mut east) = (Store::new(), Instance::new("east", verifying(3)));
+    east.rules.timing.lease_ttl = Duration::from_secs(15);
+    east.rules.source = SourceMode::Gated;
+    east.tick(&mut store, NOON);
+    east.rules.timing.lease_ttl = Duration::from_secs(300);
+    let held = unreadable(&east.rules, &east.carried, Timestamp::from_ms(NOON + 14_499));
+    assert_eq!((held.transitions.len(), held.source), (0, None));
+    let lost = unreadable(&east.rules, &held.carried, Timestamp::from_ms(NOON + 14_500));
+    assert_eq!(lost.transitions[0].reason, Some(LostReason::Deadline));
+    assert_eq!(lost.source, Some(false), "its source must be off before another connects one");
+}
+
 #[test]
 fn what_an_unreadable_tick_told_is_taken_back_when_the_lease_is_still_held() {
     let (mut store, mut east) = (Store::new(), Instance::new("east", verifying(3)));
