@@ -31,6 +31,7 @@ fn pending_rows_that_are_due_are_claimed_and_others_reported() {
     assert_eq!((claim.attempts, claim.stale, claim.first_attempt_at), (1, 0, at(0)));
     assert_eq!((&claim.seen, claim.seen_attempts, claim.token), (&Status::Pending, 0, token(7)));
     assert_eq!(claim.seen_redriven, 0, "the life that was read");
+    assert!(!choice.rows.iter().any(|chosen| chosen.resend), "nobody can have sent them");
     assert_eq!(notes.counts.skipped, 3);
     let unsettled = Unsettled { key: rows[4].key.clone(), claim: claim_id("other"), token: stamp(7) };
     assert_eq!(state.unsettled, [unsettled], "one entry for a claim id, its oldest row");
@@ -197,17 +198,17 @@ fn an_exhausted_record_that_was_delivered_is_committed_instead() {
     // A late delivery of the event whose record was redriven and delivered since.
     let later_life = Tombstone { redriven: 1, ..stone.clone() };
     let other_bytes = Tombstone { digest: crate::ids::PayloadDigest::of(b"other"), ..stone.clone() };
-    for (stones, claims, burials) in [
-        (Ok(vec![Slot::Present(stone)]), 1, 0),
-        (Ok(vec![Slot::Present(later_life)]), 1, 0),
-        (Ok(vec![Slot::Present(other_bytes)]), 0, 1),
-        (Ok(vec![Slot::Damaged(damage("sent#old"))]), 0, 0),
-        (Err(FailureKind::TimedOut), 0, 0),
+    for (stones, claims, burials, held) in [
+        (Ok(vec![Slot::Present(stone)]), 1, 0, 0),
+        (Ok(vec![Slot::Present(later_life)]), 1, 0, 0),
+        (Ok(vec![Slot::Present(other_bytes)]), 0, 1, 0),
+        (Ok(vec![Slot::Damaged(damage("sent#old"))]), 0, 0, 1),
+        (Err(FailureKind::TimedOut), 0, 0, 0),
     ] {
         let (mut choice, mut notes, _) = run(request(Mode::Scheduled), false, slots(std::slice::from_ref(&row)));
         let stones = stones.as_deref().map_err(|kind| *kind);
         let buried = choice.settle_exhausted(stones, &permit_of(&terms, 7), &mut notes, reading(0));
-        assert_eq!((choice.claims.len(), buried.len()), (claims, burials));
+        assert_eq!((choice.claims.len(), buried.len(), notes.counts.held), (claims, burials, held));
     }
 }
 

@@ -12,6 +12,8 @@ fn absent_is_mine_only_after_a_try_of_unknown_outcome() {
     use FailureKind::{Denied, Invalid, Throttled, TimedOut, Unavailable};
     let taken = Ok(ChangeAnswer::Fenced(Slot::Present(claimed_by(row("a", 60, "a1"), "other", 8))));
     let own = Ok(ChangeAnswer::Fenced(Slot::Present(claimed_by(row("a", 60, "a1"), "mine", 7))));
+    let own_claim_alone = Ok(ChangeAnswer::Fenced(Slot::Present(claimed_by(row("a", 60, "a1"), "mine", 8))));
+    let own_token_alone = Ok(ChangeAnswer::Fenced(Slot::Present(claimed_by(row("a", 60, "a1"), "other", 7))));
     for (answer, earlier, expected) in [
         (Ok(ChangeAnswer::Done), None, Committed),
         (Ok(ChangeAnswer::Absent), None, Fenced),
@@ -21,6 +23,8 @@ fn absent_is_mine_only_after_a_try_of_unknown_outcome() {
         (taken.clone(), None, Fenced),
         (taken, Some(TimedOut), Fenced),
         (own, None, Unknown),
+        (own_claim_alone, None, Fenced),
+        (own_token_alone, None, Fenced),
         (Err(TimedOut), None, TryAgain(TimedOut)),
         (Err(Throttled), None, TryAgain(Throttled)),
         (Err(TimedOut), Some(TimedOut), Unknown),
@@ -46,6 +50,7 @@ fn a_row_is_committed_only_after_its_tombstone_was_acknowledged() {
     let committed: Vec<_> = committing.commits.iter().map(|commit| commit.key.position.id().as_str()).collect();
     assert_eq!(committed, ["a1", "d1"]);
     assert_eq!(handed(&committing.keep), ["b1", "c1"], "refused, and not answered at all");
+    assert_eq!(notes.counts.unknown, 2);
     assert!(committing.keep.iter().all(|back| !back.free && back.attempts == 0));
     assert!(notes.blocked.contains("b") && !notes.blocked.contains("a"));
 }

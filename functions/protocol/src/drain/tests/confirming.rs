@@ -74,6 +74,8 @@ fn a_store_that_answers_no_claim_ends_the_call() {
     let rows = [row("a", 60, "a1"), row("b", 50, "b1")];
     let (_, notes) = answers(&rows, false, &[Err(FailureKind::Denied), Err(FailureKind::Denied)]);
     assert_eq!(notes.stop(), Some(&Stop::Store(FailureKind::Denied)));
+    let (_, notes) = answers(&rows, false, &[Err(FailureKind::Denied), Ok(ClaimAnswer::Claimed)]);
+    assert_eq!(notes.stop(), None, "one answer is enough to go on");
     let (claimed, notes) = answers(&rows, false, &[Ok(ClaimAnswer::Claimed)]);
     assert_eq!((claimed.mine.len(), notes.counts.unknown), (1, 1), "an answer too few is an unknown outcome");
 }
