@@ -232,7 +232,7 @@ fn refused(
 }
 
 /// Another uniformly random number for each row of a request (the finalizer of SplitMix64).
-fn mix(roll: u64, index: usize) -> u64 {
+pub(super) fn mix(roll: u64, index: usize) -> u64 {
     let step = u64::try_from(index).unwrap_or(0).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut mixed = roll.wrapping_add(step);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -4,6 +4,7 @@ mod answer;
 mod choosing;
 mod committing;
 mod confirming;
+mod counting;
 mod permits;
 mod redriving;
 mod sending;

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::drain::outcome::mix;
 use crate::failure::FailureKind;
 use crate::limits;
 use crate::outbox::DeathReason;
@@ -78,7 +79,7 @@ fn an_outage_costs_no_attempt_and_ends_the_call() {
             settlement.changes.iter().all(|back| back.free == free && back.attempts == 0 && back.not_before.is_none())
         );
         assert_eq!(notes.stop(), Some(&Stop::Queue(kind)));
-        assert_eq!(notes.counts.unknown, if free { 0 } else { 10 });
+        assert_eq!((notes.counts.send_failures, notes.counts.unknown), (1, if free { 0 } else { 10 }));
         sending.hold(wave.remove(0));
         assert!(sending.wave().is_empty(), "nothing more is sent");
         assert_eq!(sending.rest(&mut notes).len(), 2);
@@ -103,6 +104,31 @@ fn one_bad_entry_does_not_hold_its_neighbours_back() {
         }
     }
     assert_eq!((accepted, notes.stop()), (2, None));
+    assert_eq!((notes.counts.refused, notes.counts.send_failures), (1, 2), "the request, and the entry by itself");
+}
+
+#[test]
+fn a_queue_that_took_one_entry_is_not_missing() {
+    let (mut sending, batch, terms, mut notes) = one_batch(mine(&many(5)), false);
+    sending.answered(batch, &Err(FailureKind::Invalid), &terms, at(0), 0, &mut notes);
+    for (index, batch) in sending.wave().into_iter().enumerate() {
+        let answer = if index == 0 { Ok(everything(&batch)) } else { Err(FailureKind::Invalid) };
+        sending.answered(batch, &answer, &terms, at(0), 0, &mut notes);
+    }
+    assert_eq!((notes.counts.sent, notes.counts.refused, notes.stop()), (1, 4, None));
+}
+
+/// The first outputs of SplitMix64 for the seed 1234567, as its implementations are commonly checked.
+#[test]
+fn each_row_has_a_random_number_of_its_own() {
+    let expected = [
+        6_457_827_717_110_365_317,
+        3_203_168_211_198_807_973,
+        9_817_491_932_198_370_423,
+        4_593_380_528_125_082_431,
+        16_408_922_859_458_223_821,
+    ];
+    assert_eq!([0, 1, 2, 3, 4].map(|index| mix(1_234_567, index)), expected);
 }
 
 #[test]
