@@ -128,6 +128,7 @@ fn plans_name_every_shard_once() {
     assert_eq!(leading["until_ms"], START_MS + 55_000);
     assert_eq!(leading["groups"][1]["shards"][0], "telemetry#0008");
     let not_leading = plan(None, groups, Duration::from_secs(35), at(0));
+    assert_eq!(not_leading.stale_wait_seconds, 35, "whole seconds stay as they are");
     assert!(not_leading.groups.is_empty() && !not_leading.leading && not_leading.token.is_none());
 }
 

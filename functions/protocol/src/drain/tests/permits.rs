@@ -109,6 +109,30 @@ fn tokens_above_mine_mean_a_former_holder_or_a_lease_gone_back() {
 }
 
 #[test]
+fn claims_begin_where_their_budget_fits_before_the_deadline() {
+    let (terms, _) = start(false);
+    let permit = permit_of(&terms, 7);
+    assert_eq!(may_claim(&permit, &terms, reading(289_500)), Ok(()), "10s before the deadline");
+    assert_eq!(may_claim(&permit, &terms, reading(289_501)), Err(Stop::TooLate));
+}
+
+#[test]
+fn each_stop_has_a_name_of_its_own() {
+    let names = [
+        Stop::NotPermitted(NotPermitted::Unheld),
+        Stop::FormerHolder,
+        Stop::TokenRegression { row: stamp(9) },
+        Stop::TooLate,
+        Stop::BudgetSpent,
+        Stop::Queue(FailureKind::Denied),
+        Stop::Store(FailureKind::Denied),
+    ]
+    .map(|stop| stop.as_str());
+    let expected = ["not_permitted", "former_holder", "token_regression", "too_late", "budget_spent", "queue", "store"];
+    assert_eq!(names, expected, "they stand in logs and in the drainer's answer");
+}
+
+#[test]
 fn sends_stay_inside_the_budget_and_before_the_deadline() {
     let (terms, _) = start(false);
     let permit = permit_of(&terms, 7);

@@ -7,6 +7,7 @@ fn dead(redriven: u32) -> DeadRow {
         redriven,
         attempts: 20,
         stale: 3,
+        first_attempt_at: Some(at(1)),
         not_before: Some(at(9)),
         ..claimed_by(row("a", 60, "a1"), "last", 5)
     };
@@ -45,6 +46,7 @@ fn what_lives_or_was_delivered_is_a_phantom() {
         ("another message is live", foreign, None, phantom.clone()),
         ("a redrive that was cut off", live(3), None, RedriveDecision::DeleteDead { dead_redriven: 2 }),
         ("a later life was accepted", Slot::Absent, Some(stone(3, b"a1")), phantom.clone()),
+        ("a later life of other bytes was accepted", Slot::Absent, Some(stone(3, b"other")), phantom.clone()),
         ("this life was accepted", Slot::Absent, Some(stone(2, b"a1")), phantom),
         ("damaged row", Slot::Damaged(damage("row")), None, RedriveDecision::Skip("a damaged row stands at its place")),
         (
@@ -57,15 +59,12 @@ fn what_lives_or_was_delivered_is_a_phantom() {
         assert_eq!(redrive(&dead(2), &live, tombstone.as_ref(), Stamp::NONE), expected, "{name}");
         let purge = purge(&dead(2), &live, tombstone.as_ref());
         let lives = matches!(expected, RedriveDecision::Phantom | RedriveDecision::DeleteDead { .. });
-        assert_eq!(
-            (purge.ends_a_message, purge.dead_redriven),
-            (!lives && !matches!(live, Slot::Present(_)), 2),
-            "{name}"
-        );
+        assert_eq!((purge.ends_a_message, purge.dead_redriven), (!lives, 2), "{name}");
     }
     for tombstone in [stone(1, b"a1"), stone(2, b"other"), Slot::Absent] {
         let decision = redrive(&dead(2), &Slot::Absent, Some(&tombstone), Stamp::NONE);
         assert!(matches!(decision, RedriveDecision::Redrive(_)), "{tombstone:?} proves nothing about this life");
+        assert!(purge(&dead(2), &Slot::Absent, Some(&tombstone)).ends_a_message, "{tombstone:?}");
     }
     assert!(matches!(redrive(&dead(u32::MAX), &Slot::Absent, None, Stamp::NONE), RedriveDecision::Skip(_)));
 }
@@ -82,7 +81,23 @@ fn the_dead_row_goes_only_when_the_live_one_is_this_redrives() {
     assert!(!redriven_is_mine(&plan, Some(&Slot::Present(OutboxRow { redriven: 2, ..plan.row.clone() }))));
     assert!(!redriven_is_mine(&plan, Some(&Slot::Damaged(damage("row")))));
     assert!(!redriven_is_mine(&plan, Some(&Slot::Absent)));
-    assert!(redrive_is_a_risk(&dead(0)), "it died under a claim of unknown outcome");
+}
+
+#[test]
+fn a_redrive_is_a_risk_where_a_send_of_unknown_outcome_was() {
+    use DeathReason::{Exhausted, Refused};
+    let free = || row("a", 60, "a1");
+    for (row, reason, risk) in [
+        (OutboxRow { stale: 1, ..free() }, Refused, true),
+        (OutboxRow { stale: 3, ..free() }, Exhausted, true),
+        (claimed_by(free(), "last", 5), Exhausted, true),
+        (free(), Exhausted, false),
+        (claimed_by(free(), "last", 5), Refused, false),
+        (free(), Refused, false),
+    ] {
+        let dead = DeadRow { row, reason, died_at: at(100) };
+        assert_eq!(redrive_is_a_risk(&dead), risk, "{dead:?}");
+    }
 }
 
 #[test]

@@ -118,6 +118,16 @@ fn a_queue_that_took_one_entry_is_not_missing() {
     assert_eq!((notes.counts.sent, notes.counts.refused, notes.stop()), (1, 4, None));
 }
 
+#[test]
+fn a_back_off_is_spread_over_its_upper_half() {
+    let policy = policy(false);
+    for (attempts, roll, wait_ms) in
+        [(1, 0, 500), (1, 500, 1_000), (1, 501, 500), (2, 1_000, 2_000), (2, 1_001, 1_000), (3, 7, 2_007)]
+    {
+        assert_eq!(policy.backoff(attempts, roll), Duration::from_millis(wait_ms), "attempt {attempts}, roll {roll}");
+    }
+}
+
 /// The first outputs of SplitMix64 for the seed 1234567, as its implementations are commonly checked.
 #[test]
 fn each_row_has_a_random_number_of_its_own() {
