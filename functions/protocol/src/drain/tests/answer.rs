@@ -59,6 +59,52 @@ fn a_stop_ends_the_run_and_says_whether_it_leads() {
 }
 
 #[test]
+fn what_ends_the_call_or_the_leading_is_not_forgotten() {
+    let stopped = |reasons: &[Option<Stop>]| {
+        let (_, mut state) = start(false);
+        for reason in reasons {
+            let mut page = notes(false);
+            reason.iter().for_each(|reason| page.stop_for(reason.clone()));
+            state.absorb(page);
+        }
+        state
+    };
+    let outcome = |shards: Vec<ShardState>| {
+        let answer = DrainAnswer::of(start(false).0, shards, at(0));
+        (answer.stopped_by, answer.leading)
+    };
+    let told = |stop: Stop, leading: bool| (Some(stop.as_str().to_owned()), leading);
+    let (late, former) = (Some(Stop::TooLate), Some(Stop::FormerHolder));
+    assert_eq!(
+        outcome(vec![stopped(&[late.clone(), None])]),
+        told(Stop::TooLate, true),
+        "a later page changes nothing"
+    );
+    assert_eq!(outcome(vec![stopped(&[Some(Stop::BudgetSpent), late.clone()])]), told(Stop::TooLate, true));
+    for shards in [[&late, &former], [&former, &late]] {
+        let shards = shards.map(|stop| stopped(std::slice::from_ref(stop))).into();
+        assert_eq!(outcome(shards), told(Stop::FormerHolder, false), "whichever shard it was");
+    }
+}
+
+#[test]
+fn each_lone_row_is_told_once() {
+    let (terms, _) = start(false);
+    let lone = |id: &str| Alone { key: row("a", 60, id).key, claim: None };
+    let shards = [vec![lone("b"), lone("a")], vec![lone("b"), lone("c")]]
+        .map(|alone| ShardState { alone, ..start(false).1 })
+        .into();
+    assert_eq!(DrainAnswer::of(terms, shards, at(0)).alone, [lone("a"), lone("b"), lone("c")]);
+}
+
+#[test]
+fn a_cut_reads_back() {
+    let cut = Cut::at(at(0));
+    assert_eq!(String::from(cut), format!("{START_MS}#~"));
+    assert_eq!(Cut::try_from(String::from(cut)).unwrap(), cut);
+}
+
+#[test]
 fn a_pass_that_left_rows_behind_says_when_to_come_again() {
     let again = |rows: &[OutboxRow], after: fn(&mut Notes)| {
         let (terms, mut state) = start(false);

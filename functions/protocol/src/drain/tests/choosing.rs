@@ -126,6 +126,7 @@ fn a_lone_call_ends_behind_its_row_and_in_every_other_shard() {
     );
     assert_eq!(end_of(&lone, &rows[..1]), (0, 1, false), "it stands further on");
     let elsewhere = Alone { key: RowKey { shard: shard(1), ..lone.key }, claim: None };
+    assert!(begin(DrainRequest { alone: Some(elsewhere.clone()), ..both.clone() }, true).1.done, "not even begun");
     assert_eq!(end_of(&elsewhere, &rows), (0, 0, true), "another shard has nothing for this call");
 }
 

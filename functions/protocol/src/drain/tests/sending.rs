@@ -119,6 +119,19 @@ fn a_queue_that_took_one_entry_is_not_missing() {
 }
 
 #[test]
+fn a_request_is_filled_to_its_last_byte() {
+    let (mut terms, _) = start(false);
+    let mut page = notes(false);
+    let (mut sending, _) = Sending::new(mine(&many(7)), &terms, at(0), &mut page);
+    let entry_bytes = sending.wave()[0].entries[0].size_bytes();
+    for (bytes_max, expected) in [(3 * entry_bytes, [3, 3, 1]), (4 * entry_bytes - 1, [3, 3, 1])] {
+        terms.policy.request_bytes_max = bytes_max;
+        let (mut sending, _) = Sending::new(mine(&many(7)), &terms, at(0), &mut page);
+        assert_eq!(sending.wave().iter().map(|batch| batch.entries.len()).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
 fn a_back_off_is_spread_over_its_upper_half() {
     let policy = policy(false);
     for (attempts, roll, wait_ms) in
