@@ -1,7 +1,7 @@
 //! Step 2: which rows of a page may be claimed.
 //!
 //! Guarantees: nothing is chosen from a page that shows a token above mine; nothing that does not decode is touched; where
-//! the destination keeps order, nothing is chosen behind an earlier visible row of its key that is not chosen itself.
+//! the destination keeps order, nothing is chosen for a send behind an earlier visible row of its key that is not itself.
 
 use crate::drain::{Alone, Burial, CallTerms, Claim, DrainPolicy, Mode, Notes, Permit, ShardState, Stop, Unsettled};
 use crate::failure::FailureKind;
@@ -127,11 +127,13 @@ impl Chooser<'_> {
                 return;
             }
         };
-        if notes.blocked.contains(row.ordering_key()) {
+        let verdict = self.verdict(&row);
+        let may_die = matches!(verdict, Verdict::Take { .. }) && self.dies_with_an_earlier_one(&row, choice);
+        if notes.blocked.contains(row.ordering_key()) && !may_die {
             notes.counts.skipped += 1;
             return;
         }
-        match self.verdict(&row) {
+        match verdict {
             Verdict::Take { settled } => self.take(row, settled, choice, notes),
             other => {
                 notes.counts.skipped += 1;
@@ -200,6 +202,13 @@ impl Chooser<'_> {
     fn is_exhausted(&self, row: &OutboxRow) -> bool {
         let old_enough = row.first_attempt_at.is_some_and(|first| self.now.since(first) >= self.policy.max_age);
         row.attempts >= self.policy.max_attempts && old_enough
+    }
+
+    /// Where order is kept, an exhausted row blocks its key for the pass. Others of the page that are exhausted too need not
+    /// wait for one pass each: nothing of them is sent.
+    fn dies_with_an_earlier_one(&self, row: &OutboxRow, choice: &Choice) -> bool {
+        let of_this_key = |(earlier, _): &(Chosen, Claim)| earlier.row.ordering_key() == row.ordering_key();
+        self.is_exhausted(row) && choice.exhausted.iter().any(of_this_key)
     }
 
     fn take(&self, row: OutboxRow, settled: bool, choice: &mut Choice, notes: &mut Notes) {

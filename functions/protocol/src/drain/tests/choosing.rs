@@ -214,6 +214,30 @@ fn an_exhausted_record_that_was_delivered_is_committed_instead() {
 }
 
 #[test]
+fn exhausted_rows_of_a_key_die_in_one_pass_and_nothing_is_sent_behind_them() {
+    let old = Some(Timestamp::from_ms(START_MS - 86_400_000));
+    let exhausted =
+        |client: &str, before, id: &str| OutboxRow { attempts: 20, first_attempt_at: old, ..row(client, before, id) };
+    let later = OutboxRow { not_before: Some(at(1)), ..row("b", 50, "b1") };
+    let rows = [
+        exhausted("a", 60, "a1"),
+        later,
+        exhausted("a", 40, "a2"),
+        row("a", 30, "a3"),
+        exhausted("b", 25, "b2"),
+        claimed_by(exhausted("a", 22, "a4"), "other", 7),
+        exhausted("a", 20, "a5"),
+    ];
+    let (terms, _) = start(true);
+    let (mut choice, mut notes, state) = run(request(Mode::Scheduled), true, slots(&rows));
+    assert_eq!((chosen(&choice).len(), notes.counts.skipped), (0, 4));
+    assert!(state.unsettled.is_empty(), "a claim behind rows that die is nobody's to wait for yet");
+    let buried = choice.settle_exhausted(Ok(&[]), &permit_of(&terms, 7), &mut notes, reading(0));
+    let buried: Vec<_> = buried.iter().map(|burial| burial.dead.row.id().as_str()).collect();
+    assert_eq!(buried, ["a1", "a2", "a5"], "not b2, whose key waits for another reason");
+}
+
+#[test]
 fn nothing_overtakes_an_earlier_row_of_its_key() {
     let later = |name, row: OutboxRow| (name, row);
     for (name, first) in [
