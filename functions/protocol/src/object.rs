@@ -32,3 +32,39 @@ where
     let fields = Option::<Map<String, Value>>::deserialize(deserializer)?;
     fields.map(|fields| T::deserialize(Value::Object(fields)).map_err(D::Error::custom)).transpose()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Eq, Default, Deserialize)]
+    #[serde(default)]
+    struct Filter {
+        limit: Option<u32>,
+    }
+
+    #[derive(Debug, PartialEq, Eq, Deserialize)]
+    struct Request {
+        #[serde(deserialize_with = "super::required")]
+        filter: Filter,
+        #[serde(deserialize_with = "super::optional")]
+        second: Option<Filter>,
+    }
+
+    #[test]
+    fn an_object_is_read_null_is_nothing_and_a_list_is_refused() {
+        let read = |text: &str| serde_json::from_str::<Request>(text);
+        let (filter, second) = (Filter { limit: Some(1) }, Some(Filter { limit: Some(2) }));
+        let both = read(r#"{"filter": {"limit": 1}, "second": {"limit": 2}}"#).unwrap();
+        assert_eq!(both, Request { filter, second });
+        let null = read(r#"{"filter": {}, "second": null}"#).unwrap();
+        assert_eq!(null, Request { filter: Filter::default(), second: None });
+        for bad in [
+            r#"{"filter": [], "second": null}"#,
+            r#"{"filter": {}, "second": []}"#,
+            r#"{"filter": null, "second": null}"#,
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}

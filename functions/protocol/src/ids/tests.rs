@@ -43,6 +43,52 @@ fn keys_read_back() {
 }
 
 #[test]
+fn identities_stamps_and_moments_are_written_as_they_are_read() {
+    let stack = |text: &str| StackId::new(text);
+    assert!(stack("arn:aws:cloudformation/x-1_2.3").is_ok());
+    for bad in ["a b", "a#b", "ä"] {
+        assert_eq!(stack(bad).unwrap_err().field, "stack", "{bad}");
+    }
+    let identity = Identity { name: InstanceName::new("east").unwrap(), stack: stack("stack-1").unwrap() };
+    assert_eq!(identity.to_string(), "east (stack-1)");
+    let (token, stamp) = (FencingToken::new(7).unwrap(), Stamp::try_from(9).unwrap());
+    assert_eq!((u64::from(token), u64::from(stamp), stamp.to_string()), (7, 9, "9".to_owned()));
+    assert_eq!(Stamp::try_from(u64::MAX).unwrap_err().field, "fencing_token");
+    assert_eq!(Timestamp::from_ms(5).to_string(), "5ms");
+}
+
+#[test]
+fn a_digest_is_64_lower_case_hexadecimal_digits() {
+    let digest = PayloadDigest::of(b"abc");
+    let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"; // FIPS 180-2, appendix B.1
+    assert_eq!((digest.as_str(), digest.to_string(), String::from(digest.clone())), (text, text.into(), text.into()));
+    assert_eq!((digest.short(8), digest.short(99)), ("ba7816bf", text));
+    assert_eq!(PayloadDigest::parse(text).unwrap(), digest);
+    for bad in [&text[1..], &format!("{text}0"), &text.to_uppercase(), &format!("g{}", &text[1..]), ""] {
+        assert_eq!(PayloadDigest::parse(bad).unwrap_err().field, "digest", "{bad}");
+    }
+}
+
+#[test]
+fn names_in_logs_are_the_names_in_records() {
+    use crate::failure::FailureKind::{self, Denied, Invalid, Throttled, TimedOut, Unavailable};
+    use crate::outbox::DeathReason::{self, Exhausted, Oversize, Refused};
+    for kind in [Throttled, Unavailable, TimedOut, Denied, Invalid] {
+        assert_eq!(serde_json::to_value(kind).unwrap(), FailureKind::as_str(kind));
+    }
+    for reason in [Exhausted, Oversize, Refused] {
+        assert_eq!(serde_json::to_value(reason).unwrap(), DeathReason::as_str(reason));
+    }
+}
+
+#[test]
+fn a_device_without_a_name_keeps_its_topics_order() {
+    use crate::outbox::ordering_key;
+    assert_eq!(ordering_key(Some("device-1"), "topic"), "device-1");
+    assert_eq!((ordering_key(Some(""), "topic"), ordering_key(None, "topic")), ("topic", "topic"));
+}
+
+#[test]
 fn the_shard_of_a_key_never_changes() {
     assert_eq!(Shard::of_key(&lease(), "device-1", 16).index(), 9);
     assert_eq!(Shard::of_key(&lease(), "device-1", 1).index(), 0);

@@ -196,6 +196,36 @@ fn what_does_not_fit_a_row_is_refused_by_name() {
 }
 
 #[test]
+fn a_row_bears_its_stamp_and_the_devices_own_id_which_counts_as_bytes() {
+    let own_id = "own-7".to_owned();
+    let message = Message { device_message_id: Some(own_id.clone()), ..one(&rule_event()) };
+    let row = decide(message.clone(), &terms(), Stamp::new(7).unwrap(), now()).unwrap();
+    assert_eq!((row.stamp.get(), row.device_message_id.as_ref()), (7, Some(&own_id)));
+    let beside = "telemetry/a".len() + "dev-1".len() + own_id.len() + limits::ROW_OVERHEAD_BYTES_MAX;
+    let decided = |bytes| {
+        let message = Message { payload: vec![0; bytes], ..message.clone() };
+        decide(message, &terms(), Stamp::NONE, now()).is_ok()
+    };
+    assert!(decided(limits::ITEM_BYTES_MAX - beside) && !decided(limits::ITEM_BYTES_MAX - beside + 1));
+}
+
+#[test]
+fn the_latest_moment_that_a_position_holds_is_taken() {
+    let mut event = rule_event();
+    event["received_at"] = Timestamp::MAX.as_ms().into();
+    assert_eq!(one(&event).received_at, Some(Timestamp::MAX));
+}
+
+#[test]
+fn a_long_text_becomes_an_id_of_eighty_characters() {
+    let text = "x".repeat(200);
+    let digest = PayloadDigest::of(text.as_bytes());
+    let expected = format!("{}-{}", "x".repeat(63), digest.short(16));
+    assert_eq!((sanitised_id(&text).unwrap().as_str(), expected.len()), (expected.as_str(), 80));
+    assert_eq!(sanitised_id(&"x".repeat(80)).unwrap().as_str(), "x".repeat(80), "as it is");
+}
+
+#[test]
 fn a_taken_key_is_a_duplicate_or_another_message() {
     let row = row();
     let other = OutboxRow { payload: b"other".to_vec(), ..row.clone() };

@@ -7,13 +7,13 @@ use crate::ids::{ClaimId, MessageId, Position, RowKey};
 /// The rows of one ordering key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct Lane {
-    /// Outstanding rows and the moment (number of the observation) since when they were visible.
+    /// Outstanding rows and the moment after which they were visible.
     outstanding: BTreeMap<RowKey, u64>,
     /// The latest position that was ever sent.
     sent_up_to: Option<Position>,
 }
 
-/// Watches the order rule. Moments are counted, not timed.
+/// Watches the order rule. Moments are counted, not timed: each read and each send is one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Order {
     moment: u64,
@@ -32,9 +32,8 @@ impl Order {
         self.inversions
     }
 
-    /// A row stands in the store from now on.
+    /// A row stands in the store from now on: later reads see it, and those so far have not.
     pub(super) fn stored(&mut self, ordering_key: &str, key: &RowKey) {
-        self.moment += 1;
         self.lanes.entry(ordering_key.to_owned()).or_default().outstanding.insert(key.clone(), self.moment);
     }
 

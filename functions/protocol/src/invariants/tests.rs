@@ -201,6 +201,61 @@ fn only_what_was_visible_and_open_can_be_overtaken() {
 }
 
 #[test]
+fn what_a_send_could_see_is_judged_by_the_page_that_covers_its_place() {
+    let (first, a) = (page("first"), [key(2, "a")]);
+    let second = |after| Observation::PageRead {
+        shard: key(0, "x").shard,
+        claim: claim("p"),
+        pass: claim("first"),
+        after: Some(after),
+    };
+    let send_b = || vec![claimed(3, "b", 1, "p"), sent(3, "b", "p"), accepted("b"), committed(3, "b", 1)];
+    for (name, after, expected) in [
+        ("the second page begins before it", key(1, "z").position, vec![Invariant::I9]),
+        ("the second page begins behind it", key(2, "a").position, vec![]),
+    ] {
+        let history = vec![first.clone(), ingested(2, "a"), ingested(3, "b"), second(after)];
+        assert_eq!(broken([history, send_b()].concat(), &a, &[]), expected, "{name}");
+    }
+    // A claim whose page's read was not observed saw what stood at the claim, and nothing that came after it.
+    let came_later =
+        vec![ingested(3, "b"), claimed(3, "b", 1, "p"), ingested(2, "a"), sent(3, "b", "p"), accepted("b")];
+    assert_eq!(broken([came_later, vec![committed(3, "b", 1)]].concat(), &a, &[]), []);
+    let stood = vec![ingested(2, "a"), ingested(3, "b"), claimed(3, "b", 1, "p"), sent(3, "b", "p"), accepted("b")];
+    assert_eq!(broken([stood, vec![committed(3, "b", 1)]].concat(), &a, &[]), [Invariant::I9]);
+}
+
+#[test]
+fn the_judge_tells_what_it_has_seen_so_far() {
+    let mut audit = Audit::new(AuditTerms { ordered: true, vacancy_max: None });
+    assert_eq!((audit.inversions(), audit.conservation()), (0, Conservation::default()));
+    let ends = |id: &str| Observation::Died { key: key(1, id) };
+    let purged = Observation::Purged { key: key(1, "d") };
+    let stored = ["a", "b", "c", "d", "e", "f"].map(|id| ingested(1, id));
+    let rest = vec![accepted("a"), committed(1, "a", 1), ends("b"), ends("c"), ends("d"), purged];
+    for observation in [stored.to_vec(), rest].concat() {
+        audit.observe(observation);
+    }
+    let expected = Conservation { ingested: 6, committed: 1, dead: 2, outstanding: 2, purged: 1 };
+    assert_eq!((audit.conservation(), audit.inversions(), audit.violations()), (expected, 0, &[][..]));
+    audit.observe(acquired(2, "east"));
+    audit.observe(acquired(1, "east"));
+    assert_eq!(audit.violations().iter().map(|violation| violation.invariant).collect::<Vec<_>>(), [Invariant::I1]);
+}
+
+#[test]
+fn a_decision_at_the_deadline_itself_is_in_time() {
+    let at_the_deadline = Observation::Claimed {
+        key: key(1, "a"),
+        claim: claim("p"),
+        token: token(1),
+        decided_at: at(10),
+        deadline: at(10),
+    };
+    assert_eq!(broken(vec![ingested(1, "a"), at_the_deadline], &[key(1, "a")], &[]), []);
+}
+
+#[test]
 fn phantoms_stand_for_nothing_and_redriven_rows_may_commit_again() {
     let a = [key(1, "a")];
     let life = |number| vec![claimed(1, "a", number, "p"), accepted("a"), committed(1, "a", number)];
@@ -213,6 +268,16 @@ fn phantoms_stand_for_nothing_and_redriven_rows_may_commit_again() {
     let redriven = Observation::Redriven { key: key(1, "a"), stamp: Stamp::NONE };
     let history = [vec![ingested(1, "a"), Observation::Died { key: key(1, "a") }, redriven], life(1)].concat();
     assert_eq!(broken(history, &[], &[]), []);
+    let died = || Observation::Died { key: key(1, "a") };
+    assert_eq!(broken(vec![ingested(1, "a"), died(), died()], &[], &a), [Invariant::I5], "nothing dies twice");
+    assert_eq!(
+        broken(vec![ingested(1, "a"), died()], &a, &a),
+        [Invariant::I5],
+        "it stands again, and nobody redrove it"
+    );
+    let late = Observation::Redriven { key: key(1, "a"), stamp: Stamp::NONE };
+    let late_put = [vec![ingested(1, "a")], life(1), vec![late]].concat();
+    assert_eq!(broken(late_put, &a, &[]), [], "a redrive's put that arrives after the delivery");
     let purged =
         vec![ingested(1, "a"), Observation::Died { key: key(1, "a") }, Observation::Purged { key: key(1, "a") }];
     assert_eq!(broken(purged, &[], &[]), []);
