@@ -119,4 +119,24 @@ mod tests {
             assert_eq!(rfc3339(Timestamp::from_ms(ms)), text);
         }
     }
+
+    /// Day by day to the last one that a position holds, by the rule of the leap years alone.
+    #[test]
+    fn every_day_follows_the_one_before() {
+        let (mut year, mut month, mut day) = (1970, 1, 1);
+        for number in 0..=Timestamp::MAX.as_ms() / 86_400_000 {
+            assert_eq!(civil(number), (year, month, day), "day {number}");
+            let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let length = match month {
+                2 => 28 + u64::from(leap),
+                4 | 6 | 9 | 11 => 30,
+                _ => 31,
+            };
+            (year, month, day) = match (day == length, month) {
+                (false, _) => (year, month, day + 1),
+                (true, 12) => (year + 1, 1, 1),
+                (true, _) => (year, month + 1, 1),
+            };
+        }
+    }
 }

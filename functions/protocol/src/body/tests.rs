@@ -64,6 +64,28 @@ fn attributes_are_those_of_the_table() {
 }
 
 #[test]
+fn a_message_counts_its_body_and_each_attributes_name_type_and_value() {
+    let attributes = vec![("topic".to_owned(), "a/b".to_owned()), ("client-id".to_owned(), "dev-1".to_owned())];
+    let entry = QueueEntry {
+        entry_id: "7".to_owned(),
+        body: "four".to_owned(),
+        attributes,
+        group_id: Some("dev-1".to_owned()),
+        deduplication_id: None,
+    };
+    assert_eq!(entry.size_bytes(), 4 + (5 + 6 + 3) + (9 + 6 + 5));
+}
+
+#[test]
+fn a_body_format_has_the_name_that_is_read() {
+    for (format, name) in [(BodyFormat::Raw, "raw"), (BodyFormat::CloudEvents, "cloudevents")] {
+        assert_eq!((format.as_str(), BodyFormat::parse(name).unwrap()), (name, format));
+        assert_eq!(serde_json::to_value(format).unwrap(), name);
+    }
+    assert_eq!(BodyFormat::parse("xml").unwrap_err().field, "body_format");
+}
+
+#[test]
 fn what_an_attribute_cannot_hold_is_percent_encoded_and_named() {
     let entry = encode(&row(b"x", "a\u{1}%/b", Some(""), None), token(), BodyFormat::Raw, false);
     assert_eq!(value(&entry, TOPIC), Some("a%01%25/b"));

@@ -223,6 +223,29 @@ fn what_a_send_could_see_is_judged_by_the_page_that_covers_its_place() {
     assert_eq!(broken([came_later, vec![committed(3, "b", 1)]].concat(), &a, &[]), []);
     let stood = vec![ingested(2, "a"), ingested(3, "b"), claimed(3, "b", 1, "p"), sent(3, "b", "p"), accepted("b")];
     assert_eq!(broken([stood, vec![committed(3, "b", 1)]].concat(), &a, &[]), [Invariant::I9]);
+    let unknown_claim =
+        vec![ingested(2, "a"), ingested(3, "b"), sent(3, "b", "q"), accepted("b"), committed(3, "b", 1)];
+    assert_eq!(broken(unknown_claim, &a, &[]), [Invariant::I9], "nothing excuses a send whose claim nobody saw");
+}
+
+#[test]
+fn one_place_in_two_shards_is_no_inversion() {
+    let other_shard = Shard::new(LeaseName::new("telemetry").unwrap(), 1).unwrap();
+    let moved = |observation: Observation| match observation {
+        Observation::Ingested { key, digest, stamp, ordering_key } => {
+            Observation::Ingested { key: RowKey { shard: other_shard.clone(), ..key }, digest, stamp, ordering_key }
+        }
+        Observation::SendStarted { key, claim, decided_at, ends_by, deadline } => {
+            let key = RowKey { shard: other_shard.clone(), ..key };
+            Observation::SendStarted { key, claim, decided_at, ends_by, deadline }
+        }
+        other => other,
+    };
+    let mut audit = Audit::new(AuditTerms { ordered: true, vacancy_max: None });
+    for observation in [ingested(1, "a"), moved(ingested(1, "a")), sent(1, "a", "p"), moved(sent(1, "a", "q"))] {
+        audit.observe(observation);
+    }
+    assert_eq!(audit.inversions(), 0);
 }
 
 #[test]
