@@ -112,6 +112,21 @@ fn an_envelope_has_the_required_attributes() {
 }
 
 #[test]
+fn an_empty_payload_and_a_devices_own_id_come_back() {
+    for format in [BodyFormat::Raw, BodyFormat::CloudEvents] {
+        let entry = encode(&row(b"", "t", None, Some("own-9")), token(), format, false);
+        assert_eq!(decode_body(format, &entry.body, &entry.attributes).unwrap(), b"", "{format:?}");
+    }
+    let envelope = |device_id| {
+        let entry = encode(&row(b"x", "t", Some(""), device_id), token(), BodyFormat::CloudEvents, false);
+        serde_json::from_str::<serde_json::Value>(&entry.body).unwrap()
+    };
+    assert_eq!(envelope(Some("own-9"))["devicemessageid"], "own-9");
+    assert!(envelope(Some("")).get("devicemessageid").is_none(), "an attribute of an envelope is never empty");
+    assert!(envelope(Some("own-9")).get("clientid").is_none());
+}
+
+#[test]
 fn bodies_that_contradict_their_attributes_are_refused_by_name() {
     let stated = |encoding: &str| vec![(PAYLOAD_ENCODING.to_owned(), encoding.to_owned())];
     for (format, body, attributes, field) in [
