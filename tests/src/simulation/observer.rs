@@ -159,8 +159,12 @@ impl Observer {
             return None;
         }
         if let Some(owner) = &record.owner {
-            // A write in flight may overwrite a row that a hand has damaged meanwhile: a renewal stays one.
-            let is_new = record.renewal == 0 || !self.held.contains_key(&record.token);
+            // A write in flight may overwrite a row that a hand has damaged meanwhile: a renewal stays one, and so does a note
+            // of a takeover's end, which alone keeps the time of the confirmation.
+            let is_new = self
+                .held
+                .get(&record.token)
+                .is_none_or(|held| record.renewal == 0 && held.confirmed_at != record.confirmed_at);
             let held = Held { confirmed_at: record.confirmed_at, lease_ttl: record.lease_ttl };
             self.held.insert(record.token, held);
             if is_new && before.is_none_or(|before| before.token != record.token || before.owner.is_none()) {
