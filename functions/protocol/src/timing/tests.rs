@@ -67,6 +67,31 @@ fn what_a_user_sets_stands_above_the_profile() {
     let timing = Timing::build(Profile::Fast, &overrides).expect("keeps all rules");
     assert_eq!((timing.lease_ttl, timing.clock_margin), (s(20), s(1)));
     assert_eq!(timing.renew_interval, s(5), "the profile's, not derived from the new TTL");
+    let overrides =
+        TimingOverrides { renew_interval: Some(s(3)), step_down_grace: Some(s(8)), ..TimingOverrides::default() };
+    let timing = Timing::build(Profile::Fast, &overrides).expect("keeps all rules");
+    assert_eq!((timing.renew_call_timeout, timing.stale_claim_duration), (ms(2_500), s(20)), "the profile's as well");
+}
+
+#[test]
+fn a_quarter_of_a_short_ttl_bounds_the_tick() {
+    let timing = durable(|o| {
+        o.lease_ttl = Some(s(12));
+        o.max_renew_fails = Some(1);
+    })
+    .expect("keeps all rules");
+    assert_eq!((timing.renew_interval, timing.tick_interval), (s(4), s(3)));
+}
+
+#[test]
+fn profiles_and_policies_have_the_names_that_are_read() {
+    for (profile, name) in [(Profile::Durable, "durable"), (Profile::Fast, "fast")] {
+        assert_eq!((profile.as_str(), Profile::parse(name)), (name, Some(profile)));
+    }
+    for (policy, name) in [(RenewFailurePolicy::Verify, "verify"), (RenewFailurePolicy::Demote, "demote")] {
+        assert_eq!((policy.as_str(), RenewFailurePolicy::parse(name)), (name, Some(policy)));
+    }
+    assert_eq!((Profile::parse("slow"), RenewFailurePolicy::parse("stay")), (None, None));
 }
 
 #[test]
@@ -151,6 +176,12 @@ fn each_rule_is_reported_with_its_inequality() {
 
 #[test]
 fn a_rule_at_its_edge_is_kept() {
+    durable(|o| o.send_timeout = Some(ms(1))).expect("the shortest");
+    durable(|o| {
+        o.lease_ttl = Some(s(5));
+        o.max_renew_fails = Some(1);
+    })
+    .expect("the shortest TTL");
     durable(|o| o.stale_claim_duration = Some(s(155))).expect("55 + 155 + 60 = 270");
     durable(|o| o.drainer_limit = Some(s(17))).expect("10 + 5 + 2");
     durable(|o| o.step_down_grace = Some(ms(20_001))).expect("above 15s");
