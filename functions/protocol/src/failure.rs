@@ -40,3 +40,15 @@ impl FailureKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::FailureKind::{Denied, Invalid, Throttled, TimedOut, Unavailable};
+
+    #[test]
+    fn the_name_in_logs_is_the_name_in_answers() {
+        for kind in [Throttled, Unavailable, TimedOut, Denied, Invalid] {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
+        }
+    }
+}

@@ -18,14 +18,14 @@ pub(crate) use digest::hex;
 pub use place::{Position, RowKey, Shard};
 pub use token::{FencingToken, Stamp};
 
-// More than any of our own words need.
+// Half of it is more than our own words need before or after what was found.
 const FIELD_CHARS_MAX: usize = 120;
 const PROBLEM_CHARS_MAX: usize = 500;
 
 /// A value that does not fit its field: which field, and what would fit.
 ///
-/// Both may repeat what was found, which may be as long as whoever sent it liked; so both are cut to 120 and 500
-/// characters, in their middle: what was found goes, and the words before and after it stay.
+/// Both may repeat what was found, which may be as long as whoever sent it liked; so of more than 120 and 500 characters the
+/// middle gives way to one '…': the words before and after what was found stay.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct Malformed {

@@ -218,3 +218,25 @@ pub struct Fence {
     /// The write that raised it.
     pub attempt: AttemptId,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::DeathReason::{Exhausted, Oversize, Refused};
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_death_is_the_one_that_is_read() {
+        for reason in [Exhausted, Oversize, Refused] {
+            assert_eq!(
+                (DeathReason::parse(reason.as_str()).unwrap(), serde_json::to_value(reason).unwrap()),
+                (reason, reason.as_str().into())
+            );
+        }
+    }
+
+    #[test]
+    fn a_device_without_a_name_keeps_its_topics_order() {
+        assert_eq!(ordering_key(Some("device-1"), "topic"), "device-1");
+        assert_eq!((ordering_key(Some(""), "topic"), ordering_key(None, "topic")), ("topic", "topic"));
+    }
+}

@@ -70,12 +70,12 @@ async fn interrupted() -> Result<Report, Failure> {
 
 fn finish(arguments: &Arguments, options: &Options, report: &Report) -> ExitCode {
     let text = if arguments.json { format!("{}\n", report.json()) } else { report.to_string() };
-    let told = std::io::stdout().write_all(text.as_bytes());
-    if let Err(error) = &told {
-        to_stderr(&format!("the report could not be written to standard output: {error}"));
-    }
-    if report.passed() && told.is_err() {
-        return ExitCode::from(2);
+    if let Err(error) = std::io::stdout().write_all(text.as_bytes()) {
+        let kept = options.evidence.display();
+        to_stderr(&format!("the report could not be written to standard output: {error}; evidence: {kept}"));
+        if report.passed() {
+            return ExitCode::from(2);
+        }
     }
     if report.passed() {
         if !arguments.keep {

@@ -21,6 +21,7 @@ pub(crate) const LEASE: Decoder = Decoder {
     optional: &[
         ("carried", "a loop's first tick has none"),
         ("carried.holding", "nothing is held"),
+        ("carried.holding.row_ttl_ms", "a loop that began under a version without it ticks on"),
         ("carried.told", "nothing was told"),
         ("carried.told.stepping_down", "it is not"),
         ("carried.unrecorded", "as a rule it was recorded"),

@@ -167,6 +167,24 @@ async fn a_slow_claim_that_spends_its_budget_sends_nothing() {
 }
 
 #[tokio::test]
+async fn burials_end_with_the_calls_time() {
+    let harness = Harness::new();
+    let east = leader_with(&harness, 3).await;
+    let clock = harness.clock.clone();
+    let refused = (0..3).map(|index| (index, EntryFault::Refuse("InvalidMessageContents".into()))).collect();
+    harness.queue_faults.set(operation::SEND, 1, Fault::of(Effect::Entries(refused)));
+    let slow = Fault { delay_after: Duration::from_secs(60), ..Fault::default() };
+    harness.faults.set(operation::KILL, 1, slow);
+    tokio::time::pause();
+    let (reply, ()) = tokio::join!(east.drain(json!({})), async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        clock.advance(Duration::from_secs(60));
+    });
+    assert_eq!(reply.unwrap()["counts"]["dead"], 1, "the one that was under way");
+    assert_eq!(east.outstanding().await.len(), 2, "the others wait under their claims");
+}
+
+#[tokio::test]
 async fn a_paused_holder_is_fenced_by_its_successor() {
     let harness = Harness::new();
     let mut east = leader_with(&harness, 3).await;

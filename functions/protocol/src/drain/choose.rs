@@ -1,7 +1,8 @@
 //! Step 2: which rows of a page may be claimed.
 //!
 //! Guarantees: nothing is chosen from a page that shows a token above mine; nothing that does not decode is touched; where
-//! the destination keeps order, nothing is chosen for a send behind an earlier visible row of its key that is not itself.
+//! the destination keeps order, nothing is chosen for a send behind an earlier visible row of its key that is not chosen for
+//! one too.
 
 use crate::drain::{Alone, Burial, CallTerms, Claim, DrainPolicy, Mode, Notes, Permit, ShardState, Stop, Unsettled};
 use crate::failure::FailureKind;
@@ -128,8 +129,9 @@ impl Chooser<'_> {
             }
         };
         let verdict = self.verdict(&row);
-        let may_die = matches!(verdict, Verdict::Take { .. }) && self.dies_with_an_earlier_one(&row, choice);
-        if notes.blocked.contains(row.ordering_key()) && !may_die {
+        if notes.blocked.contains(row.ordering_key())
+            && !(matches!(verdict, Verdict::Take { .. }) && self.dies_with_an_earlier_one(&row, choice))
+        {
             notes.counts.skipped += 1;
             return;
         }

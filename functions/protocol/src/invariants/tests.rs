@@ -229,7 +229,7 @@ fn what_a_send_could_see_is_judged_by_the_page_that_covers_its_place() {
 }
 
 #[test]
-fn one_place_in_two_shards_is_no_inversion() {
+fn a_place_that_is_sent_from_again_is_no_inversion() {
     let other_shard = Shard::new(LeaseName::new("telemetry").unwrap(), 1).unwrap();
     let moved = |observation: Observation| match observation {
         Observation::Ingested { key, digest, stamp, ordering_key } => {

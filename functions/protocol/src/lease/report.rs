@@ -127,7 +127,9 @@ pub struct Holding {
     pub token: FencingToken,
     /// The last confirmation, on this instance's clock.
     pub confirmed_at: Timestamp,
-    /// The TTL that the row stated then: others may go by it, whatever this instance's own has become.
+    /// The TTL that the row stated then: others may go by it, whatever this instance's own has become. A loop that began
+    /// under a version which did not carry it ticks on: 0 only takes the hold away at a tick that cannot read.
+    #[serde(default)]
     pub row_ttl_ms: u64,
 }
 

@@ -133,7 +133,7 @@ fn lease_namesake() {
 }
 
 /// P6: with one instance that ticks in every second, whatever the other does, nobody waits longer than the bound. A tick that
-/// keeps nothing of its look is none: of two such ticks the bound covers one, and the other's length comes on top.
+/// keeps nothing of its look is none. Where two may be like that (soak), one tick more is granted; where one may, none.
 #[test]
 fn takeover_bound() {
     let timing = timing(RenewFailurePolicy::Verify);

@@ -214,7 +214,7 @@ fn an_exhausted_record_that_was_delivered_is_committed_instead() {
 }
 
 #[test]
-fn exhausted_rows_of_a_key_die_in_one_pass_and_nothing_is_sent_behind_them() {
+fn a_pages_exhausted_rows_of_a_key_die_together_and_nothing_is_sent_behind_them() {
     let old = Some(Timestamp::from_ms(START_MS - 86_400_000));
     let exhausted =
         |client: &str, before, id: &str| OutboxRow { attempts: 20, first_attempt_at: old, ..row(client, before, id) };
@@ -235,6 +235,22 @@ fn exhausted_rows_of_a_key_die_in_one_pass_and_nothing_is_sent_behind_them() {
     let buried = choice.settle_exhausted(Ok(&[]), &permit_of(&terms, 7), &mut notes, reading(0));
     let buried: Vec<_> = buried.iter().map(|burial| burial.dead.row.id().as_str()).collect();
     assert_eq!(buried, ["a1", "a2", "a5"], "not b2, whose key waits for another reason");
+    // One of them was delivered: it is committed without a send, beside the burial of the earlier one.
+    let (mut choice, mut notes, _) = run(request(Mode::Scheduled), true, slots(&rows[..4]));
+    let delivered = &rows[2];
+    let digest = crate::ids::PayloadDigest::of(&delivered.payload);
+    let stone = Slot::Present(Tombstone { id: delivered.id().clone(), digest, redriven: 0, expires_at_secs: 9 });
+    let buried = choice.settle_exhausted(Ok(&[stone]), &permit_of(&terms, 7), &mut notes, reading(0));
+    assert_eq!((buried.len(), buried[0].dead.row.id().as_str(), chosen(&choice)), (1, "a1", vec!["a2"]));
+    // On the next page of the pass the key is blocked, and why is not known any more.
+    let (terms, mut state) = start(true);
+    let permit = permit_of(&terms, 7);
+    let next = Some(rows[0].key.position.clone());
+    let (_, notes) = choose(&mut state, &terms, &permit, slots(&rows[..1]), next, &claim_id("p1"), reading(0));
+    state.absorb(notes);
+    let (mut choice, mut notes) =
+        choose(&mut state, &terms, &permit, slots(&rows[2..3]), None, &claim_id("p2"), reading(0));
+    assert!(choice.settle_exhausted(Ok(&[]), &permit, &mut notes, reading(0)).is_empty());
 }
 
 #[test]
