@@ -114,7 +114,11 @@ fn each_rule_is_reported_with_its_inequality() {
             "renew_interval",
             "(90s + 4s + 5s + 5s) × 3 = 312s must be below lease_ttl − clock_margin = 299.5s",
         ),
-        (|o| o.lease_ttl = Some(ms(8_999)), "tick_interval", "is 0s; it must be whole seconds, 1s to 60s. Unless set"),
+        (
+            |o| o.lease_ttl = Some(ms(8_999)),
+            "tick_interval",
+            "renew_interval = 999ms, lease_ttl / 4 = 2.2s and 5s in whole seconds",
+        ),
         (|o| o.tick_interval = Some(ms(1_500)), "tick_interval", "is 1.5s; it must be whole seconds"),
         (
             |o| {
@@ -177,6 +181,11 @@ fn each_rule_is_reported_with_its_inequality() {
 #[test]
 fn a_rule_at_its_edge_is_kept() {
     durable(|o| o.send_timeout = Some(ms(1))).expect("the shortest");
+    durable(|o| {
+        o.jitter = Some(s(10));
+        o.renew_interval = Some(s(10));
+    })
+    .expect("jitter as wide as the interval");
     durable(|o| {
         o.lease_ttl = Some(s(5));
         o.max_renew_fails = Some(1);
@@ -245,7 +254,13 @@ fn durations_read_as_they_are_written() {
     for (duration, text) in cases {
         assert_eq!(duration_text(duration), text);
     }
-    assert_eq!(text::compared(ms(15_001), ms(15_002)), ("15.001s".to_owned(), "15.002s".to_owned()));
+    for (left, right, expected) in [
+        (ms(15_001), ms(15_002), ("15.001s", "15.002s")),
+        (ms(62_222), s(300), ("62.2s", "300s")),
+        (ms(15_001), ms(15_001), ("15s", "15s")),
+    ] {
+        assert_eq!(text::compared(left, right), (expected.0.to_owned(), expected.1.to_owned()));
+    }
 }
 
 fn some_duration() -> impl Strategy<Value = Option<Duration>> {
