@@ -31,6 +31,40 @@ fn a_lost_instance_write_voids_telling_and_end() {
 }
 
 #[test]
+fn no_more_is_read_than_a_decision_may_use() {
+    let (mut store, mut east, mut west) = (Store::new(), Instance::new("east", fast()), Instance::new("west", fast()));
+    let tick = |me: &Instance| Command::Tick { me_loop: me.me_loop.clone(), delivered: true };
+    let step_down = || Command::StepDown(StepDownReason::StepDown);
+    let ask = |me: &mut Instance, store: &Store, command: Command, at_ms: u64| {
+        let input = me.input(store, command, at_ms);
+        needs(&me.rules, &input)
+    };
+    let (nothing, fence) = (Needs::default(), Needs { fence: true, ..Needs::default() });
+    let heads = Needs { heads: true, ..Needs::default() };
+    let command = tick(&east);
+    assert_eq!(ask(&mut east, &store, command.clone(), NOON), fence, "an acquisition");
+    east.tick(&mut store, NOON);
+    assert_eq!(ask(&mut east, &store, command.clone(), NOON + 1000), nothing, "a holder");
+    assert_eq!(ask(&mut east, &store, step_down(), NOON + 1000), heads);
+    let watching = tick(&west);
+    assert_eq!(ask(&mut west, &store, watching, NOON + 1000), nothing);
+    assert_eq!(ask(&mut west, &store, step_down(), NOON + 1000), nothing, "it has nothing to step down from");
+    assert_eq!(ask(&mut east, &store, step_down(), NOON + 13_500), nothing, "past the deadline nothing is waited for");
+    east.run(&mut store, step_down(), NOON + 1000, Fault::None, true);
+    assert_eq!(ask(&mut east, &store, command.clone(), NOON + 2000), heads, "a marked holder");
+    east.rules.source = SourceMode::Gated;
+    assert_eq!(ask(&mut east, &store, command, NOON + 2000), Needs { source: true, ..heads });
+}
+
+#[test]
+fn a_damaged_row_is_named_by_the_decision_and_nothing_is_written() {
+    let (mut store, mut east) = (Store::new(), Instance::new("east", fast()));
+    store.lease = Slot::Damaged(damage("renewal"));
+    let (_, decision) = decided(&mut east, &store, NOON);
+    assert_eq!(decision, Decision { refused: Some(damage("renewal")), ..Decision::default() });
+}
+
+#[test]
 fn damage_that_a_refused_write_met_is_named() {
     let (store, mut east) = (Store::new(), Instance::new("east", fast()));
     let met = LeaseOutcome::Refused(Slot::Damaged(damage("fencing_token")));

@@ -97,11 +97,12 @@ fn what_has_not_reached_the_bus_is_not_confirmed_and_not_repeated_by_its_loop() 
     for second_of in 1..4 {
         let ran = first.run(&mut store, undelivered.clone(), NOON + second_of * 1000, Fault::None, false);
         assert!(ran.told().is_empty(), "it waits in that loop's queue");
+        assert!(first.carried.told.is_some() && ran.conclusion.carried.told == first.carried.told, "and is remembered");
     }
     let reported = |store: &Store| store.instances[0].1.present().unwrap().reported;
     assert_eq!(reported(&store), Standing::Standby);
     let mut delivered_store = store.clone();
-    first.tick(&mut delivered_store, NOON + 4000);
+    assert_eq!(first.clone().tick(&mut delivered_store, NOON + 4000).conclusion.carried.told, None);
     assert!(matches!(reported(&delivered_store), Standing::Holder { .. }), "confirmed once it was delivered");
     // The loop dies with its queue: another tells it again.
     let told: Vec<_> = (4..12).flat_map(|at| second.tick(&mut store, NOON + at * 1000).told()).collect();
