@@ -3,6 +3,7 @@
 mod conclusions;
 mod holder;
 mod random;
+mod records;
 mod reports;
 mod standby;
 mod step_down;

@@ -78,6 +78,22 @@ fn a_clock_that_jumps_forward_gains_half_a_tick_and_one_that_jumps_back_begins_a
 }
 
 #[test]
+fn hosts_that_disagree_by_the_margin_keep_the_count_and_by_more_begin_anew() {
+    let (store, _) = led_by_east();
+    let mut west = Instance::new("west", fast());
+    let input = west.input(&store, Command::Tick { me_loop: west.me_loop.clone(), delivered: true }, NOON);
+    let owner = store.row().owner.clone().unwrap();
+    let look = |previous: Option<&Evidence>, at_ms: u64| {
+        let reading = Instance::new("west", fast()).reading(at_ms);
+        observe(&west.rules, &input.records, store.row(), &owner, previous, reading, reading).evidence
+    };
+    let counted = look(Some(&look(None, NOON)), NOON + 1_000);
+    let within = look(Some(&counted), NOON + 500);
+    assert_eq!((within.unchanged_for, within.counted_to), (Duration::from_secs(1), Timestamp::from_ms(NOON + 1_000)));
+    assert_eq!(look(Some(&counted), NOON + 499).unchanged_for, Duration::ZERO);
+}
+
+#[test]
 fn a_slow_read_counts_nothing_that_it_did_not_see() {
     let (store, _) = led_by_east();
     let mut west = Instance::new("west", fast());

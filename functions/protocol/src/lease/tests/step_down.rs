@@ -24,6 +24,43 @@ fn an_idle_holder_releases_in_the_very_write_that_was_asked_for() {
 }
 
 #[test]
+fn every_write_bears_its_own_attempt_and_a_release_no_mark() {
+    let (mut store, mut east, mut west) = led_by_east();
+    let note = |token: u64| Command::TakeoverFinished {
+        token: FencingToken::new(token).unwrap(),
+        try_number: 0,
+        succeeded: true,
+    };
+    let mut written = |me: &mut Instance, command: Command, at_ms, in_flight| {
+        let (purpose, write) = me.run(&mut store, command, at_ms, Fault::None, in_flight).decision.write.unwrap();
+        assert_eq!(write.record.attempt.as_str(), format!("{}-{}", me.rules.me.name, me.attempts), "{purpose:?}");
+        (purpose, write.record)
+    };
+    assert_eq!(written(&mut east, note(1), NOON + 2000, false).0, Purpose::NoteTakeover);
+    assert_eq!(written(&mut east, ASKED, NOON + 2100, true).0, Purpose::Mark);
+    assert_eq!(written(&mut east, Command::Resume, NOON + 2200, true).0, Purpose::Resume);
+    assert_eq!(written(&mut east, ASKED, NOON + 2300, true).0, Purpose::Mark);
+    let (purpose, released) = written(&mut east, ASKED, NOON + 2400, false);
+    assert_eq!(
+        (purpose, released.stepping_down, released.owner),
+        (Purpose::Release(StepDownReason::StepDown), None, None)
+    );
+    assert_eq!(written(&mut east, Command::Resume, NOON + 2500, false).0, Purpose::Resume, "the end of an abstention");
+    let tick = Command::Tick { me_loop: west.me_loop.clone(), delivered: true };
+    assert_eq!(written(&mut west, tick.clone(), NOON + 2600, false).0, Purpose::Acquire(AcquiredAs::Acquired));
+    assert_eq!(written(&mut west, tick, NOON + 7600, false).0, Purpose::Renew);
+}
+
+#[test]
+fn there_is_nothing_to_resume_without_a_mark_or_past_the_deadline() {
+    let (mut store, mut east, _) = led_by_east();
+    assert_eq!(east.run(&mut store, Command::Resume, NOON + 2000, Fault::None, false).decision.write, None);
+    east.run(&mut store, ASKED, NOON + 2100, Fault::None, true);
+    let late = east.run(&mut store, Command::Resume, NOON + 60_000, Fault::None, true);
+    assert_eq!(late.decision.write, None, "the tick finishes what was asked for");
+}
+
+#[test]
 fn a_release_is_told_as_one_also_when_the_successor_was_quicker() {
     for (asked_first, in_flight) in [(false, false), (true, true)] {
         let (mut store, mut east, mut west) = led_by_east();
