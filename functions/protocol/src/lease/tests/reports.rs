@@ -32,6 +32,23 @@ fn an_acquisition_whose_reply_was_lost_is_told_by_the_next_tick_and_gets_its_tak
 }
 
 #[test]
+fn transitions_have_the_names_that_rules_on_the_bus_match() {
+    use TransitionKind::{Acquired, DuplicateInstance, Lost, Reclaimed, Released, Seized, StepDownRequested};
+    let names = [Acquired, Seized, Reclaimed, Released, Lost, StepDownRequested, DuplicateInstance]
+        .map(TransitionKind::event_name);
+    let expected = [
+        "Lease Acquired",
+        "Lease Seized",
+        "Lease Reclaimed",
+        "Lease Released",
+        "Lease Lost",
+        "Step Down Requested",
+        "Duplicate Instance",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
 fn a_telling_whose_tick_got_no_reply_is_repeated_by_the_same_loop() {
     let (mut store, mut first, _) = two_loops();
     let unheard = first.clone().carried;
@@ -46,7 +63,12 @@ fn a_telling_whose_loop_died_is_taken_up_by_the_other() {
     first.tick(&mut store, NOON);
     let told: Vec<_> = (1..8).map(|step| second.tick(&mut store, NOON + step * 1000).told()).collect();
     assert_eq!(told.iter().flatten().count(), 1, "{told:?}");
-    assert!(told[0].is_empty(), "not before the first loop had its chance");
+    let first_told = told.iter().position(|told| !told.is_empty());
+    assert_eq!(
+        first_told,
+        Some(3),
+        "not before the first loop had its chance, four versions of the record, and no later"
+    );
 }
 
 #[test]
