@@ -159,15 +159,10 @@ impl Observer {
             return None;
         }
         if let Some(owner) = &record.owner {
-            // A write in flight may overwrite a row that a hand has damaged meanwhile: a renewal stays one, and so does a note
-            // of a takeover's end, which alone keeps the time of the confirmation.
-            let is_new = self
-                .held
-                .get(&record.token)
-                .is_none_or(|held| record.renewal == 0 && held.confirmed_at != record.confirmed_at);
+            let is_acquisition = self.is_acquisition(before, record, owner);
             let held = Held { confirmed_at: record.confirmed_at, lease_ttl: record.lease_ttl };
             self.held.insert(record.token, held);
-            if is_new && before.is_none_or(|before| before.token != record.token || before.owner.is_none()) {
+            if is_acquisition {
                 self.observe(at, Observation::Acquired { token: record.token, owner: owner.clone() });
                 let broken = self.leadership.acquired(at, caller, before, record);
                 if let Some((rule, what)) = broken {
@@ -189,6 +184,17 @@ impl Observer {
         let late = self.leadership.written(at, caller.entered, record);
         self.reached.add(Sometimes::RenewedLate, u64::from(late));
         words.map(|words| format!("{words} (token {})", record.token))
+    }
+
+    /// Does this write make a holder? Over a row that shows a holder or a release that there was: where it changes token or owner.
+    fn is_acquisition(&self, before: Option<&LeaseRecord>, record: &LeaseRecord, owner: &Identity) -> bool {
+        if let Some(before) = before.filter(|before| self.held.contains_key(&before.token)) {
+            return before.token != record.token || before.owner.as_ref() != Some(owner);
+        }
+        // No row, or one that a hand has damaged under a write in flight. The newest holder's renewal stays one, and so does its
+        // note of a takeover's end, which keeps the time of the confirmation.
+        let newest = self.held.last_key_value().filter(|(token, _)| **token == record.token);
+        newest.is_none_or(|(_, held)| record.renewal == 0 && held.confirmed_at != record.confirmed_at)
     }
 
     fn acquisition(&mut self, before: Option<&LeaseRecord>, record: &LeaseRecord, owner: &Identity) -> String {

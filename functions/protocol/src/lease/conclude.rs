@@ -224,7 +224,8 @@ impl Found {
             holding: Some(Holding {
                 token: record.token,
                 confirmed_at: record.confirmed_at,
-                row_ttl_ms: duration_ms(record.lease_ttl),
+                // The smaller: this tick may have written its own, and not have been told.
+                row_ttl_ms: duration_ms(record.lease_ttl.min(rules.timing.lease_ttl)),
             }),
             lost: None,
             duplicate: false,

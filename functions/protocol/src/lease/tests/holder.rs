@@ -170,6 +170,19 @@ fn a_ttl_that_has_grown_in_the_settings_alone_does_not_lengthen_a_hold() {
     assert_eq!(lost.source, Some(false), "its source must be off before another connects one");
 }
 
+/// The settings become 15s and 300s again; the tick between them wrote 15s and never learnt it.
+#[test]
+fn a_ttl_that_was_written_and_not_answered_for_bounds_the_hold() {
+    let (mut store, mut east) = (Store::new(), Instance::new("east", verifying(3)));
+    east.tick(&mut store, NOON);
+    let mut shorter = east.clone();
+    shorter.rules.timing.lease_ttl = Duration::from_secs(15);
+    shorter.tick_with(&mut store, NOON + 5_000, Fault::After(FailureKind::TimedOut));
+    assert_eq!(store.row().lease_ttl, Duration::from_secs(15));
+    let lost = unreadable(&east.rules, &shorter.carried, Timestamp::from_ms(NOON + 19_500));
+    assert_eq!(lost.transitions[0].reason, Some(LostReason::Deadline));
+}
+
 #[test]
 fn what_an_unreadable_tick_told_is_taken_back_when_the_lease_is_still_held() {
     let (mut store, mut east) = (Store::new(), Instance::new("east", verifying(3)));
