@@ -54,13 +54,13 @@ pub enum WorldError {
         known: Vec<String>,
     },
     /// The instance is not running.
-    #[error("instance {name} is not running; start it first (local start {name})")]
+    #[error("instance {name} is not running; start it first (fencepost local start {name})")]
     NotRunning {
         /// Its name.
         name: String,
     },
     /// The instance is running already.
-    #[error("instance {name} is running already; kill it first (local kill {name})")]
+    #[error("instance {name} is running already; kill it first (fencepost local kill {name})")]
     AlreadyRunning {
         /// Its name.
         name: String,
