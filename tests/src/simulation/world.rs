@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use fencepost_local::machine::{Outcome, TaskError};
 use fencepost_protocol::body::QueueEntry;
-use fencepost_protocol::ids::{FencingToken, Shard};
+use fencepost_protocol::ids::{FencingToken, Position, Shard};
 use fencepost_protocol::lease::LeaseRecord;
 use fencepost_protocol::outbox::{DeadRow, OutboxRow, Slot};
 use fencepost_runtime::settings::{Function, Settings};
 use fencepost_runtime::telemetry::Metric;
+use fencepost_storage::Page;
 use fencepost_storage::memory::{MemoryQueue, MemoryTables};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
@@ -235,8 +236,8 @@ impl World {
     /// Everything that stands in the shards, damaged rows too.
     #[must_use]
     pub fn outstanding(&self) -> Vec<Slot<OutboxRow>> {
-        let page = |shard: &Shard| self.site.server.page_of(shard, None, usize::MAX).rows;
-        self.shards().iter().flat_map(page).map(|(_, slot)| slot).collect()
+        let rows = |shard: &Shard| every_page(|after| self.site.server.page_of(shard, after, usize::MAX));
+        self.shards().iter().flat_map(rows).collect()
     }
 
     /// Does nothing stand in the shards? It is asked twenty times a second, so no backlog is decoded for it.
@@ -247,8 +248,8 @@ impl World {
     /// Dead records.
     #[must_use]
     pub fn dead(&self) -> Vec<DeadRow> {
-        let page = |shard: &Shard| self.site.server.dead_page_of(shard, None, usize::MAX).rows;
-        self.shards().iter().flat_map(page).filter_map(|(_, slot)| slot.present().cloned()).collect()
+        let rows = |shard: &Shard| every_page(|after| self.site.server.dead_page_of(shard, after, usize::MAX));
+        self.shards().iter().flat_map(rows).filter_map(|slot| slot.present().cloned()).collect()
     }
 
     fn shards(&self) -> Vec<Shard> {
@@ -372,5 +373,18 @@ impl World {
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("World").field("leader", &self.leader()).finish_non_exhaustive()
+    }
+}
+
+/// All rows of a shard: a page ends with its bytes too, whatever its limit, and large records fill one soon.
+fn every_page<T>(page: impl Fn(Option<&Position>) -> Page<T>) -> Vec<Slot<T>> {
+    let (mut rows, mut after) = (Vec::new(), None);
+    loop {
+        let page = page(after.as_ref());
+        rows.extend(page.rows.into_iter().map(|(_, slot)| slot));
+        after = page.next;
+        if after.is_none() {
+            return rows;
+        }
     }
 }

@@ -167,6 +167,27 @@ async fn a_slow_claim_that_spends_its_budget_sends_nothing() {
 }
 
 #[tokio::test]
+async fn a_page_begins_with_a_lease_that_was_read_within_the_second() {
+    let harness = Harness::with(&[("FENCEPOST_PAGE_ROWS", "1")]);
+    let east = leader_with(&harness, 0).await;
+    for id in ["m0001", "m0002"] {
+        east.ingest(fencepost_tests::harness::rule_event(id, "telemetry/device-1", id.as_bytes())).await.unwrap();
+    }
+    let clock = harness.clock.clone();
+    let slow = Fault { delay_after: Duration::from_millis(1_500), ..Fault::default() };
+    harness.queue_faults.set(operation::SEND, 1, slow);
+    tokio::time::pause();
+    // While the first page waits for the queue, a step-down is marked.
+    let (reply, ()) = tokio::join!(east.drain(json!({})), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        clock.advance(Duration::from_millis(1_500));
+        east.lease(json!({ "command": "step_down" })).await.unwrap();
+    });
+    let counts = reply.unwrap()["counts"].clone();
+    assert_eq!((&counts["claimed"], &counts["committed"]), (&json!(1), &json!(1)), "what was sent, and nothing more");
+}
+
+#[tokio::test]
 async fn burials_end_with_the_calls_time() {
     let harness = Harness::new();
     let east = leader_with(&harness, 3).await;
