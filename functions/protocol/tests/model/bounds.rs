@@ -99,6 +99,8 @@ pub(crate) struct Bounds {
     pub(crate) kinds: &'static [Fault],
     /// How often.
     pub(crate) faults: u8,
+    /// How many looks may be disturbed ([`Fault::SlowRead`], [`Fault::ForgetEvidence`]); `None`: as many as there are faults.
+    pub(crate) disturbed_looks: Option<u8>,
     /// Of a clock step.
     pub(crate) clock_step_s: u64,
     /// Step-downs and resumptions that an operator may ask for.
@@ -126,6 +128,7 @@ impl Bounds {
             wall_ahead_s: &[],
             kinds: &[],
             faults: 0,
+            disturbed_looks: None,
             clock_step_s: 3,
             commands: 0,
             vacancy_max: None,

@@ -126,6 +126,9 @@ impl Bridge {
             world.left.commands -= 1;
         }
         world.left.faults -= look.faults();
+        if let Some(left) = &mut world.left.disturbed_looks {
+            *left -= look.faults();
+        }
         world.look(&self.bounds, look, &self.reached);
     }
 

@@ -75,6 +75,7 @@ pub(crate) struct World {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Left {
     pub(crate) faults: u8,
+    pub(crate) disturbed_looks: Option<u8>,
     pub(crate) commands: u8,
     pub(crate) calls: u8,
     pub(crate) redrives: u8,
@@ -91,6 +92,7 @@ impl World {
             now_s: 0,
             left: Left {
                 faults: bounds.faults,
+                disturbed_looks: bounds.disturbed_looks,
                 commands: bounds.commands,
                 calls: drains.map_or(0, |drains| drains.calls),
                 redrives: drains.map_or(0, |drains| drains.redrives),

@@ -69,6 +69,9 @@ impl Bridge {
             for ahead in hosts.iter().copied() {
                 let look = Look { who, order, ahead, slow: false, forgets: false };
                 self.offer_look(world, look, steps);
+                if world.left.disturbed_looks == Some(0) {
+                    continue;
+                }
                 if self.has(Fault::SlowRead, world) {
                     self.offer_look(world, Look { slow: true, ..look }, steps);
                 }
