@@ -301,8 +301,15 @@ pub async fn outstanding(outbox: &dyn Outbox) -> Vec<OutboxRow> {
     let mut rows = Vec::new();
     for shard in SHARDS {
         let shard = Shard::parse(shard).expect("a shard");
-        let page = outbox.page(&shard, None, 10_000).await.expect("the outbox answers");
-        rows.extend(page.rows.into_iter().filter_map(|(_, slot)| slot.present().cloned()));
+        let mut after = None;
+        loop {
+            let page = outbox.page(&shard, after.as_ref(), 1_000).await.expect("the outbox answers");
+            rows.extend(page.rows.into_iter().filter_map(|(_, slot)| slot.present().cloned()));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
     }
     rows
 }

@@ -8,7 +8,7 @@ use fencepost_protocol::ids::{LeaseName, MessageId, PayloadDigest, Position, Row
 use fencepost_protocol::outbox::Slot;
 use fencepost_runtime::clock::{Clock as _, SystemClock};
 use fencepost_storage::dynamodb::DynamoOutbox;
-use fencepost_storage::{CallPolicy, Outbox as _, Page};
+use fencepost_storage::{CallPolicy, Outbox as _, Page, StoreError};
 
 use super::ledger::Ledger;
 use super::publisher::Published;
@@ -101,35 +101,37 @@ impl World<'_> {
 
     async fn outstanding(&self) -> Result<Vec<RowKey>, Failure> {
         let outbox = self.outbox();
-        let mut keys = Vec::new();
-        for shard in shards()? {
-            let mut after: Option<Position> = None;
-            loop {
-                let page = outbox.page(&shard, after.as_ref(), 100).await?;
-                after.clone_from(&page.next);
-                keys.extend(keys_of(&shard, &page)?);
-                if after.is_none() {
-                    break;
-                }
-            }
-        }
-        Ok(keys)
+        every_key(async |shard: &Shard, after: Option<&Position>| outbox.page(shard, after, 100).await).await
     }
 
     async fn dead(&self) -> Result<Vec<RowKey>, Failure> {
         let outbox = self.outbox();
-        let mut keys = Vec::new();
-        for shard in shards()? {
-            // Few or none: one page holds them.
-            keys.extend(keys_of(&shard, &outbox.dead_page(&shard, None, 1_000).await?)?);
-        }
-        Ok(keys)
+        every_key(async |shard: &Shard, after: Option<&Position>| outbox.dead_page(shard, after, 100).await).await
     }
 
     fn outbox(&self) -> DynamoOutbox {
         let policy = CallPolicy::in_thirds(Duration::from_secs(15));
         DynamoOutbox::new(&self.services.clients, "crash-outbox", policy, true, None)
     }
+}
+
+/// The keys of all rows that `read` shows, page after page.
+async fn every_key<T>(
+    read: impl AsyncFn(&Shard, Option<&Position>) -> Result<Page<T>, StoreError>,
+) -> Result<Vec<RowKey>, Failure> {
+    let mut keys = Vec::new();
+    for shard in shards()? {
+        let mut after: Option<Position> = None;
+        loop {
+            let page = read(&shard, after.as_ref()).await?;
+            after.clone_from(&page.next);
+            keys.extend(keys_of(&shard, &page)?);
+            if after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(keys)
 }
 
 fn shards() -> Result<Vec<Shard>, Failure> {
