@@ -291,3 +291,22 @@ fn touches_ticks(name: &str) -> bool {
 pub(crate) fn id_of(entry: &QueueEntry) -> String {
     attribute(&entry.attributes, MESSAGE_ID).ok().flatten().unwrap_or_else(|| "an entry without an id".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::super::options::Options;
+    use super::super::world::World;
+
+    #[test]
+    fn nothing_of_a_world_outlives_it() {
+        let mut world = World::new(Options::new(7));
+        world.publish_many("pump-1", 3);
+        world.run_for(Duration::from_secs(20));
+        let site = Arc::downgrade(&world.site);
+        drop(world);
+        assert!(site.upgrade().is_none(), "{} still hold it", site.strong_count());
+    }
+}

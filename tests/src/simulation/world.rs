@@ -370,6 +370,16 @@ impl World {
     }
 }
 
+/// The functions of a living instance hold the world, which holds the instance: whoever leaves them alive keeps every world of a
+/// batch in memory.
+impl Drop for World {
+    fn drop(&mut self) {
+        for host in self.site.hosts() {
+            host.kill();
+        }
+    }
+}
+
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("World").field("leader", &self.leader()).finish_non_exhaustive()
