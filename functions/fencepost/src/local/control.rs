@@ -123,11 +123,11 @@ fn stepped_down(name: &str, answer: &Value) -> String {
         .get("waited_seconds")
         .and_then(Value::as_f64)
         .map_or_else(String::new, |seconds| format!(" after {seconds}s"));
-    let note = answer.get("note").and_then(Value::as_str).map_or_else(String::new, |note| format!("; {note}"));
+    let note = answer.get("note").and_then(Value::as_str).map_or_else(String::new, |note| format!(". {note}"));
     match (answer.get("released").and_then(Value::as_bool), successor(answer)) {
         (Some(true), Some(successor)) => format!("{name} stepped down; {successor} leads{waited}{note}"),
         (Some(true), None) => format!("{name} stepped down; no other instance took over{waited}{note}"),
-        _ => format!("{name} did not step down{waited}{note}"),
+        _ => format!("{name} did not step down{note}"),
     }
 }
 
@@ -156,9 +156,13 @@ fn status_text(status: &Status) -> String {
         .map(|instance| format!("{} {}", instance.name, if instance.alive { "up" } else { "dead" }))
         .collect();
     let counts = &status.counts;
+    let unmatched = match counts.unmatched {
+        0 => String::new(),
+        count => format!("\nunmatched  {} published to topics that the rule does not take", grouped(count)),
+    };
     let refused: String = status.refused.iter().map(|record| format!("\nrefused    {record}")).collect();
     format!(
-        "lease      {lease}{refused}\ninstances  {}\nflow       {}\nwaiting    {} in the topic rule, {} in the outbox\nends       dead {}   commits fenced {}   duplicates known {}",
+        "lease      {lease}{refused}\ninstances  {}\nflow       {}{unmatched}\nwaiting    {} in the topic rule, {} in the outbox\nends       dead {}   commits fenced {}   duplicates known {}",
         instances.join(", "),
         flow(counts),
         grouped(counts.rule_waiting),
@@ -185,10 +189,20 @@ mod tests {
         let answer = json!({"released": true, "successor": null, "note": "no successor within 30s"});
         assert_eq!(
             stepped_down("east", &answer),
-            "east stepped down; no other instance took over; no successor within 30s"
+            "east stepped down; no other instance took over. no successor within 30s"
         );
         let answer = json!({"released": false, "successor": null, "note": "east does not hold the lease"});
-        assert_eq!(stepped_down("east", &answer), "east did not step down; east does not hold the lease");
+        assert_eq!(stepped_down("east", &answer), "east did not step down. east does not hold the lease");
+    }
+
+    #[test]
+    fn a_status_tells_of_topics_that_nothing_takes() {
+        let mut status = status(&[]);
+        assert!(!status_text(&status).contains("unmatched"));
+        status.counts.unmatched = 2;
+        assert!(
+            status_text(&status).contains("\nunmatched  2 published to topics that the rule does not take\nwaiting")
+        );
     }
 
     #[test]
