@@ -4,12 +4,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of a test fail the test by panicking")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
@@ -19,11 +19,14 @@ use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
 use fencepost_local::broker::Broker;
 use fencepost_local::queue::{QueueServer, QueueStorage};
 use fencepost_local::table_server::{TableServer, TableStorage};
+use tokio::sync::watch;
 
 /// Names the data directory to the process that is started.
 const DIRECTORY: &str = "ENDPOINTS_TEST_DIRECTORY";
 const TABLE: &str = "outbox";
 const QUEUE: &str = "telemetry";
+/// How many messages at least are acknowledged between a start and a kill.
+const EACH_ROUND: usize = 20;
 
 #[test]
 #[ignore = "not a test: the servers' process, which the other test starts and kills"]
@@ -47,6 +50,8 @@ fn endpoints() {
 
 struct Endpoints {
     process: Child,
+    /// Kept open for as long as the process runs: a print into a closed pipe would end it before its time.
+    _lines: Lines<BufReader<ChildStdout>>,
     tables: aws_sdk_dynamodb::Client,
     queue: aws_sdk_sqs::Client,
 }
@@ -78,7 +83,7 @@ impl Endpoints {
             .credentials_provider(credentials())
             .build();
         let (tables, queue) = (aws_sdk_dynamodb::Client::from_conf(tables), aws_sdk_sqs::Client::from_conf(queue));
-        Endpoints { process, tables, queue }
+        Endpoints { process, _lines: lines, tables, queue }
     }
 
     async fn create(&self) {
@@ -96,26 +101,29 @@ impl Endpoints {
     }
 }
 
-/// Puts rows and sends messages, on from those `written`, until a request fails; gives how many were acknowledged.
+/// Puts rows and sends messages, on from those `written`, until a request fails. `written` tells how many rows and
+/// messages were acknowledged.
 async fn write_until_killed(
     tables: aws_sdk_dynamodb::Client,
     queue: aws_sdk_sqs::Client,
-    written: (usize, usize),
-) -> (usize, usize) {
-    let (mut put, mut sent) = written;
+    written: watch::Sender<(usize, usize)>,
+) {
+    let (mut put, mut sent) = *written.borrow();
     loop {
         let row = tables.put_item().table_name(TABLE).item("id", AttributeValue::N(put.to_string()));
         if row.send().await.is_err() {
-            return (put, sent);
+            return;
         }
         put += 1;
+        written.send_replace((put, sent));
         let entry = SendMessageBatchRequestEntry::builder().id("a").message_body(sent.to_string()).build().unwrap();
         let batch =
             queue.send_message_batch().queue_url(format!("http://127.0.0.1/000000000000/{QUEUE}")).entries(entry);
         if batch.send().await.is_err() {
-            return (put, sent);
+            return;
         }
         sent += 1;
+        written.send_replace((put, sent));
     }
 }
 
@@ -128,12 +136,14 @@ async fn what_was_acknowledged_survives_kill_9() {
         if round == 0 {
             endpoints.create().await;
         }
-        let writer = tokio::spawn(write_until_killed(endpoints.tables.clone(), endpoints.queue.clone(), written));
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        let (sender, mut receiver) = watch::channel(written);
+        let writer = tokio::spawn(write_until_killed(endpoints.tables.clone(), endpoints.queue.clone(), sender));
+        let (_, sent_before) = written;
+        receiver.wait_for(|&(_, sent)| sent >= sent_before + EACH_ROUND).await.unwrap();
         endpoints.kill();
-        written = writer.await.unwrap();
+        writer.await.unwrap();
+        written = *receiver.borrow();
     }
-    assert!(written.0 > 3 && written.1 > 3, "each round wrote something: {written:?}");
 
     let mut endpoints = Endpoints::start(&directory);
     for id in 0..written.0 {
