@@ -5,12 +5,15 @@ use fencepost_local::world::WorldOptions;
 
 use crate::harness::{
     Directory, assert_delivered, leader, options, publish, start, telemetry, try_start, until, until_at_rest,
+    until_ingest_has,
 };
 
 #[tokio::test]
 async fn what_ingest_acknowledged_is_delivered_by_the_next_process() {
     let directory = Directory::new("restart");
-    let options = WorldOptions { data: Some(directory.0.clone()), ..options() };
+    let mut options = WorldOptions { data: Some(directory.0.clone()), ..options() };
+    // No seizure comes in between, however slow the machine.
+    options.settings.extend([("FENCEPOST_LEASE_TTL".to_owned(), "2m".to_owned())]);
     let payloads = telemetry("pump", 40);
 
     let (world, _) = start(options.clone()).await;
@@ -21,7 +24,7 @@ async fn what_ingest_acknowledged_is_delivered_by_the_next_process() {
     for (device, part) in payloads[10..].chunks(10).enumerate() {
         publish(&world, &format!("pump-{device}"), "telemetry/pumps", part).await;
     }
-    until("ingest has everything", async || world.counts().ingested == 40).await;
+    until_ingest_has(&world, 40).await;
     world.stop().await;
 
     let (world, told) = start(options.clone()).await;

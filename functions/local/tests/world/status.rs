@@ -5,7 +5,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use fencepost_local::queue::QueueFault;
 use fencepost_local::world::{World, WorldOptions};
 
-use crate::harness::{Directory, leader, options, publish, start, telemetry, until};
+use crate::harness::{Directory, leader, options, publish, start, telemetry, until_ingest_has};
 
 fn dynamodb(world: &World) -> aws_sdk_dynamodb::Client {
     let config = aws_sdk_dynamodb::Config::builder()
@@ -25,7 +25,7 @@ async fn outstanding_rows_are_those_of_the_table_not_of_this_process() {
     leader(&world).await;
     world.set_queue_fault(QueueFault::Unavailable);
     publish(&world, "pump-1", "telemetry/pump-1", &telemetry("pump", 30)).await;
-    until("ingest has everything", async || world.counts().ingested == 30).await;
+    until_ingest_has(&world, 30).await;
     assert_eq!(world.status().await.unwrap().outstanding, 30);
     world.stop().await;
 
