@@ -81,7 +81,7 @@ pub(crate) fn grouped(number: u64) -> String {
 /// The numbers since the world's start as one line. What waits in the outbox is not among them: to know it, all of it must be
 /// read. A message that an ingest stored and died before it could say so counts with its second try, as a duplicate.
 pub(crate) fn flow(counts: &Counts) -> String {
-    let ingested = counts.ingested + counts.duplicates_ingest + counts.recovered;
+    let ingested = counts.acknowledged();
     format!(
         "published {:>6}   ingested {:>6}   sent {:>6}   committed {:>6}",
         grouped(counts.published),
@@ -115,10 +115,10 @@ pub(crate) fn describe(event: &WorldEvent) -> Option<(Topic, String)> {
         WorldEvent::FunctionFailed { instance, function, error_type, message } => {
             (Topic::Trouble, format!("{function} of {instance} failed with {error_type}: {message}"))
         }
-        WorldEvent::Stopping { waiting, wait_ms_max } => {
-            let wait = seconds(Duration::from_millis(*wait_ms_max));
+        WorldEvent::Stopping { waiting, quiet_ms_max } => {
+            let quiet = seconds(Duration::from_millis(*quiet_ms_max));
             let text = format!(
-                "the broker is closed; ingest still has to store {} messages, for which this waits {wait} at most",
+                "the broker is closed; ingest still has to store {} messages; they are dropped if it stores none for {quiet}",
                 grouped(*waiting)
             );
             (Topic::Wait, text)

@@ -103,7 +103,7 @@ pub(crate) fn judge(
     Verdict {
         figures: Figures {
             published: number(published),
-            ingested: counts.ingested + counts.duplicates_ingest + counts.recovered,
+            ingested: counts.acknowledged(),
             delivered_unique: number(delivered_ids.len()),
             delivered_total: number(report.delivered.len() + report.undecodable.len()),
             duplicates_known: counts.duplicates_known,

@@ -48,6 +48,14 @@ pub struct Counts {
     pub stale_claims: u64,
 }
 
+impl Counts {
+    /// Messages that ingest acknowledged, in whichever way.
+    #[must_use]
+    pub fn acknowledged(&self) -> u64 {
+        self.ingested + self.duplicates_ingest + self.recovered
+    }
+}
+
 /// The counters behind [`Counts`].
 #[derive(Debug, Default)]
 pub(super) struct Counters {

@@ -2,13 +2,15 @@
 //! more, what it acknowledged goes to ingest first.
 //!
 //! Guarantee of [`Intake::finish`]: every message that the broker handed over is either acknowledged by ingest, or told as
-//! dropped, by number. It waits for ingest at most [`FINISH_MAX`], and not at all where no instance lives.
+//! dropped, by number. It waits for as long as ingest goes on: until nothing was acknowledged for [`QUIET_MAX`], and not at all
+//! where no instance lives.
 
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fencepost_protocol::time::duration_ms;
 use tokio::sync::{mpsc, oneshot};
 
 use super::command::Commands;
@@ -16,13 +18,14 @@ use super::control;
 use super::event::WorldEvent;
 use super::failures::Failures;
 use super::rule::TopicRule;
+use super::site::Site;
 use super::topic::TopicFilter;
 use crate::StartError;
 use crate::broker::Published;
 use crate::endpoint::{EndpointThread, StopSignal};
 
-/// How long an end waits for ingest.
-pub(super) const FINISH_MAX: Duration = Duration::from_secs(10);
+/// How long an end waits for the next acknowledgement of ingest.
+const QUIET_MAX: Duration = Duration::from_secs(10);
 /// Between two looks whether ingest has everything.
 const FINISH_STEP: Duration = Duration::from_millis(20);
 /// Between two words about how much is left.
@@ -77,9 +80,9 @@ impl Intake {
     pub(super) async fn finish(self) -> u64 {
         let Self { thread, commands, open, all_taken } = self;
         drop(open);
-        let reason = wait_for_ingest(&commands, &all_taken).await;
-        thread.stop().await;
         let site = &commands.site;
+        let reason = wait_for_ingest(site, || commands.regions.any_lives(), &all_taken).await;
+        thread.stop().await;
         let messages = site.counters.counts().rule_waiting;
         if messages > 0 {
             site.tell(&WorldEvent::Dropped { messages, reason: reason.unwrap_or_default() });
@@ -89,35 +92,40 @@ impl Intake {
 }
 
 /// Waits until ingest has everything; gives the reason where it does not come to that.
-async fn wait_for_ingest(commands: &Commands, all_taken: &AtomicBool) -> Option<String> {
-    let site = &commands.site;
+pub(super) async fn wait_for_ingest(
+    site: &Site,
+    any_lives: impl Fn() -> bool,
+    all_taken: &AtomicBool,
+) -> Option<String> {
     let start = site.clock.now().monotonic;
-    let mut next_word = Duration::ZERO;
+    let mut next_word = start;
+    let (mut acknowledged, mut acknowledged_at) = (0, start);
     loop {
         // In this order: once all is taken, nothing more begins to wait, and the number is exact.
         let all_taken = all_taken.load(Ordering::SeqCst);
-        let waiting = site.counters.counts().rule_waiting;
+        let counts = site.counters.counts();
+        let waiting = counts.rule_waiting;
         if all_taken && waiting == 0 {
             return None;
         }
-        if !commands.regions.any_lives() {
+        if !any_lives() {
             return Some("no instance lives that could store them".to_owned());
         }
-        let waited = site.clock.now().monotonic.saturating_sub(start);
-        if waited >= FINISH_MAX {
-            return Some(format!("ingest did not store them in {} s", FINISH_MAX.as_secs()));
+        let now = site.clock.now().monotonic;
+        if counts.acknowledged() > acknowledged {
+            (acknowledged, acknowledged_at) = (counts.acknowledged(), now);
         }
-        if all_taken && waited >= next_word {
-            site.tell(&WorldEvent::Stopping { waiting, wait_ms_max: wait_ms_max(waited) });
-            next_word = waited + PROGRESS_INTERVAL;
+        let quiet = now.saturating_sub(acknowledged_at);
+        if quiet >= QUIET_MAX {
+            return Some(format!("ingest stored none of them for {} s", QUIET_MAX.as_secs()));
+        }
+        if all_taken && now >= next_word {
+            let quiet_ms_max = duration_ms(QUIET_MAX.saturating_sub(quiet));
+            site.tell(&WorldEvent::Stopping { waiting, quiet_ms_max });
+            next_word = now + PROGRESS_INTERVAL;
         }
         site.clock.sleep(FINISH_STEP).await;
     }
-}
-
-/// What is left of the wait.
-fn wait_ms_max(waited: Duration) -> u64 {
-    fencepost_protocol::time::duration_ms(FINISH_MAX.saturating_sub(waited))
 }
 
 async fn take_until_stopped(

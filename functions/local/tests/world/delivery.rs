@@ -31,15 +31,20 @@ async fn every_kind_of_payload_comes_out_byte_for_byte() {
     assert!(report.delivered.iter().all(|message| message.client_id.as_deref() == Some("pump-1")));
     let conservation = report.conservation.unwrap();
     assert_eq!((conservation.ingested, conservation.committed), (6, 6));
-    let acknowledged = told.all(|event| match event {
-        // A put whose reply was slow is tried again inside and finds itself.
-        WorldEvent::Ingested { digest, outcome: IngestOutcome::Stored | IngestOutcome::Duplicate, .. } => {
-            Some(digest.clone())
-        }
-        _ => None,
-    });
+    let acknowledged = |on_the_list: bool| {
+        told.all(|event| match event {
+            WorldEvent::Ingested { digest, outcome, .. } => {
+                ((*outcome == IngestOutcome::Recovered) == on_the_list).then(|| digest.clone())
+            }
+            _ => None,
+        })
+    };
+    // What a busy machine kept from ingest three times comes back through the failures list, behind the others.
+    let (directly, recovered) = (acknowledged(false), acknowledged(true));
     let published: Vec<PayloadDigest> = every_kind().iter().map(|payload| PayloadDigest::of(payload)).collect();
-    assert_eq!(acknowledged, published, "told once each, in the client's order");
+    let in_order: Vec<_> = published.iter().filter(|digest| !recovered.contains(digest)).cloned().collect();
+    assert_eq!(directly, in_order, "told once each, in the client's order");
+    assert_eq!(directly.len() + recovered.len(), published.len());
     assert_eq!(told.failures(), Vec::<String>::new());
     world.stop().await;
 }

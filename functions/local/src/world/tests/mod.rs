@@ -1,2 +1,3 @@
 mod history;
+mod intake;
 mod rule;
