@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fencepost_local::world::{AuditReport, Ports, World, WorldError, WorldEvent, WorldOptions};
+use fencepost_local::world::{AuditReport, LeaseView, Ports, World, WorldError, WorldEvent, WorldOptions};
 use fencepost_protocol::ids::PayloadDigest;
 use fencepost_protocol::time::Timestamp;
 use fencepost_runtime::clock::SystemClock;
@@ -13,7 +13,7 @@ use rumqttc::{AsyncClient, Event, Incoming, MqttOptions, QoS};
 
 /// A guard against waiting for ever; no test judges a time by it. Longer than a schedule's minute: what a busy machine's
 /// stream gave up comes with the next one.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(150);
 
 /// What was told, with the moment.
 #[derive(Debug, Clone, Default)]
@@ -170,6 +170,20 @@ pub(crate) async fn leader(world: &World) -> String {
     })
     .await;
     found.unwrap()
+}
+
+/// Kills who leads. Gives its name, and the lease row that it left.
+pub(crate) async fn kill_the_leader(world: &World) -> (String, LeaseView) {
+    loop {
+        let led = leader(world).await;
+        world.kill(&led).await.unwrap();
+        let left = world.lease().await.unwrap().unwrap();
+        if left.owner.as_ref().is_some_and(|owner| owner.name.as_str() == led) {
+            return (led, left);
+        }
+        // It was seized from a slow one in between.
+        world.start_instance(&led).await.unwrap();
+    }
 }
 
 /// The one that is not `name`.
