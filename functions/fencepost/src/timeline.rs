@@ -118,7 +118,8 @@ pub(crate) fn describe(event: &WorldEvent) -> Option<(Topic, String)> {
         WorldEvent::Stopping { waiting, quiet_ms_max } => {
             let quiet = seconds(Duration::from_millis(*quiet_ms_max));
             let text = format!(
-                "the broker is closed; ingest still has to store {} messages; they are dropped if it stores none for {quiet}",
+                "the broker is closed; ingest still has to store {} messages; they are dropped once it stores none for \
+                 {quiet}, or at a second Ctrl-C",
                 grouped(*waiting)
             );
             (Topic::Wait, text)

@@ -26,7 +26,7 @@ use events::JsonLines;
 /// Between two looks at the numbers; a line is written where they changed.
 const FLOW_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Runs the world until Ctrl-C.
+/// Runs the world until Ctrl-C. A second one ends the wait for what ingest has not stored yet.
 pub(crate) async fn run(arguments: &WorldArguments, clock: Arc<dyn Clock>) -> Result<(), CommandError> {
     let mut signals = EndSignals::listen()?;
     let start = clock.now().wall;
@@ -44,7 +44,7 @@ pub(crate) async fn run(arguments: &WorldArguments, clock: Arc<dyn Clock>) -> Re
         () = signals.received() => Ok(()),
     };
     over.store(true, Ordering::Relaxed);
-    world.stop().await;
+    world.stop_or(signals.received()).await;
     stage.end(clock.now().wall);
     outcome
 }

@@ -2,8 +2,8 @@
 //! more, what it acknowledged goes to ingest first.
 //!
 //! Guarantee of [`Intake::finish`]: every message that the broker handed over is either acknowledged by ingest, or told as
-//! dropped, by number. It waits for as long as ingest goes on: until nothing was acknowledged for [`QUIET_MAX`], and not at all
-//! where no instance lives.
+//! dropped, by number. It waits for as long as ingest goes on: until nothing was acknowledged for [`QUIET_MAX`]. It does not
+//! wait where no instance lives, and no longer once the end is asked for again.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -76,12 +76,15 @@ impl Intake {
     }
 
     /// Lets ingest have everything that was acknowledged, then ends the thread. Gives how many messages ingest did not
-    /// acknowledge. To be called when the broker has stopped.
-    pub(super) async fn finish(self) -> u64 {
+    /// acknowledge. To be called when the broker has stopped. Once `hurry` is ready, it waits no longer.
+    pub(super) async fn finish(self, hurry: impl Future<Output = ()>) -> u64 {
         let Self { thread, commands, open, all_taken } = self;
         drop(open);
         let site = &commands.site;
-        let reason = wait_for_ingest(site, || commands.regions.any_lives(), &all_taken).await;
+        let reason = tokio::select! {
+            reason = wait_for_ingest(site, || commands.regions.any_lives(), &all_taken) => reason,
+            () = hurry => Some("the end was asked for a second time".to_owned()),
+        };
         thread.stop().await;
         let messages = site.counters.counts().rule_waiting;
         if messages > 0 {

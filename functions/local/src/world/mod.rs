@@ -176,12 +176,17 @@ impl World {
         })
     }
 
-    /// Ends everything and waits for it. The broker ends first, and ingest is given what it had acknowledged, for 10 s at most
-    /// and while an instance lives; gives how many messages ingest did not acknowledge. Nothing is released or handed back:
-    /// to the rest of the bridge it is a power cut.
+    /// Ends everything and waits for it. The broker ends first, and ingest is given what it had acknowledged, while an instance
+    /// lives and until it stores none for 10 s; gives how many messages ingest did not acknowledge. Nothing is released or handed
+    /// back: to the rest of the bridge it is a power cut.
     pub async fn stop(self) -> u64 {
+        self.stop_or(std::future::pending()).await
+    }
+
+    /// Ends everything as [`World::stop`] does, but does not wait for ingest any longer once `hurry` is ready.
+    pub async fn stop_or(self, hurry: impl Future<Output = ()>) -> u64 {
         self.broker.stop().await;
-        let dropped = self.intake.finish().await;
+        let dropped = self.intake.finish(hurry).await;
         self.feed.stop().await;
         for name in self.commands.regions.names() {
             // Those that are dead already are what was wanted.

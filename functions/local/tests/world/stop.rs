@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use fencepost_local::world::{WorldEvent, WorldOptions};
+use fencepost_local::world::{World, WorldEvent, WorldOptions};
 use fencepost_protocol::ids::PayloadDigest;
 use futures::future::join_all;
 
@@ -29,18 +29,23 @@ fn ingested(told: &Told) -> BTreeSet<PayloadDigest> {
     told.all(digest).into_iter().collect()
 }
 
+/// A burst of every device, over when the broker has acknowledged all of it: ingest has not.
+async fn publish_bursts(world: &World, bursts: &[Vec<Vec<u8>>]) {
+    let devices: Vec<String> = (0..DEVICES).map(|device| format!("pump-{device}")).collect();
+    let published =
+        devices.iter().zip(bursts).map(|(device, payloads)| publish(world, device, "telemetry/pumps", payloads));
+    join_all(published).await;
+    let waiting = world.counts().published != (DEVICES * MESSAGES) as u64 || world.counts().rule_waiting > 0;
+    assert!(waiting, "ingest has not stored the burst when the world is stopped");
+}
+
 #[tokio::test]
 async fn everything_acknowledged_is_stored_before_the_end_and_there_for_the_next_process() {
     let directory = Directory::new("stop");
     let options = WorldOptions { data: Some(directory.0.clone()), ..options() };
     let (world, told) = start(options.clone()).await;
     let bursts = bursts();
-    let devices: Vec<String> = (0..DEVICES).map(|device| format!("pump-{device}")).collect();
-    let published =
-        devices.iter().zip(&bursts).map(|(device, payloads)| publish(&world, device, "telemetry/pumps", payloads));
-    join_all(published).await;
-    let waiting = world.counts().published != (DEVICES * MESSAGES) as u64 || world.counts().rule_waiting > 0;
-    assert!(waiting, "the burst is not over when the world is stopped");
+    publish_bursts(&world, &bursts).await;
     assert_eq!(world.stop().await, 0, "no message is dropped");
     assert_eq!(ingested(&told), digests(bursts.iter().flatten()));
     // At each word, how many wait and how many were told as stored before it: of what was acknowledged none is left out, also
@@ -67,6 +72,20 @@ async fn everything_acknowledged_is_stored_before_the_end_and_there_for_the_next
     let delivered = report.delivered.iter().map(|message| message.digest.clone());
     assert_eq!(BTreeSet::from_iter(outstanding.chain(delivered)), digests(bursts.iter().flatten()));
     world.stop().await;
+}
+
+#[tokio::test]
+async fn an_end_in_a_hurry_tells_what_is_dropped() {
+    let (world, told) = start(options()).await;
+    publish_bursts(&world, &bursts()).await;
+    let dropped = world.stop_or(std::future::ready(())).await;
+    let reasons = told.all(|event| match event {
+        WorldEvent::Dropped { messages, reason } => Some((*messages, reason.clone())),
+        _ => None,
+    });
+    assert_eq!(reasons, [(dropped, "the end was asked for a second time".to_owned())]);
+    let acknowledged = told.all(|event| matches!(event, WorldEvent::Ingested { .. }).then_some(())).len();
+    assert_eq!(usize::try_from(dropped).unwrap() + acknowledged, DEVICES * MESSAGES);
 }
 
 #[tokio::test]
