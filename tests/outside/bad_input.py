@@ -40,7 +40,8 @@ def run(command: str, checks: Checks) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    refused("nobody at the control port", ("local", "kill", "east", "--control-port", port), port, "--control-port")
+        # Bound and not listening: it refuses, and nobody else can take it.
+        refused("nobody at the control port", ("local", "kill", "east", "--control-port", port), port, "--control-port")
     refused("a number that is too small", ("demo", "--messages", "0"), "--messages")
     refused("an unknown profile", ("demo", "--profile", "slow"), "--profile", "durable")
     refused("a topic filter that is none", ("local", *FREE_PORTS, "--topic-filter", "a/#/b"), "--topic-filter", "#")

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 
 from checks import Checks
 from publisher import Device, Ledger
@@ -12,6 +13,8 @@ from queue_reader import decode
 from world import World
 
 PAYLOAD_BYTES_MAX = 128 * 1024
+# What a busy machine's stream gave up comes with the schedule's next minute.
+RECEIVE_SECONDS = 90
 
 
 def payloads(seeded) -> dict[str, bytes]:
@@ -41,12 +44,11 @@ def run(command: str, checks: Checks, seeded) -> None:
                 publish_by_mosquitto(world.mqtt_port, topic, payload, folder)
             else:
                 publish_by_paho(world.mqtt_port, f"kind-{number}", payload)
-            message = receive_by_aws(world.addresses)
+            message = receive_by_aws(world.addresses, topic)
             got = decode(message["Body"], message["MessageAttributes"])
-            said = message["MessageAttributes"]["topic"]["StringValue"]
             encoding = message["MessageAttributes"]["payload-encoding"]["StringValue"]
-            same = got == payload and said == topic
-            checks.that(f"{name}: the same {len(payload)} bytes", same, f"as {encoding}" if same else f"{len(got)} bytes, {said}")
+            same = got == payload
+            checks.that(f"{name}: the same {len(payload)} bytes", same, f"as {encoding}" if same else f"{len(got)} bytes")
 
 
 def publish_by_mosquitto(port: int, topic: str, payload: bytes, folder: str) -> None:
@@ -66,14 +68,16 @@ def publish_by_paho(port: int, name: str, payload: bytes) -> None:
     device.close()
 
 
-def receive_by_aws(addresses: dict) -> dict:
-    """The next message; it is deleted."""
-    answer = aws(addresses, "receive-message", "--message-attribute-names", "All", "--wait-time-seconds", "15")
-    if not answer.strip():
-        raise TimeoutError("no message came within 15s")
-    message = json.loads(answer)["Messages"][0]
-    aws(addresses, "delete-message", "--receipt-handle", message["ReceiptHandle"])
-    return message
+def receive_by_aws(addresses: dict, topic: str) -> dict:
+    """The next message of the topic. It is deleted, and so are second copies of earlier ones on the way to it."""
+    deadline = time.monotonic() + RECEIVE_SECONDS
+    while time.monotonic() < deadline:
+        answer = aws(addresses, "receive-message", "--message-attribute-names", "All", "--wait-time-seconds", "15")
+        for message in json.loads(answer)["Messages"] if answer.strip() else ():
+            aws(addresses, "delete-message", "--receipt-handle", message["ReceiptHandle"])
+            if message["MessageAttributes"]["topic"]["StringValue"] == topic:
+                return message
+    raise TimeoutError(f"no message of {topic} came within {RECEIVE_SECONDS}s")
 
 
 def aws(addresses: dict, *words: str) -> str:

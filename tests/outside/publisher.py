@@ -45,9 +45,10 @@ class Device:
             digest = self.digests.pop(message_id, None)
             if digest is None:
                 self.early.add(message_id)
+            else:
+                # Before anybody who waits for it is told.
+                self._note(digest)
             self.room.notify_all()
-        if digest is not None:
-            self._note(digest)
 
     def _note(self, digest: str) -> None:
         with self.ledger.lock:

@@ -8,7 +8,8 @@ import threading
 import time
 
 START_SECONDS = 30
-STOP_SECONDS = 20
+# More than the minute that an end waits for an ingest that acknowledges nothing.
+STOP_SECONDS = 90
 
 
 class World:

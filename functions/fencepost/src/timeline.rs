@@ -115,11 +115,11 @@ pub(crate) fn describe(event: &WorldEvent) -> Option<(Topic, String)> {
         WorldEvent::FunctionFailed { instance, function, error_type, message } => {
             (Topic::Trouble, format!("{function} of {instance} failed with {error_type}: {message}"))
         }
-        WorldEvent::Stopping { waiting, quiet_ms_max } => {
-            let quiet = seconds(Duration::from_millis(*quiet_ms_max));
+        WorldEvent::Stopping { waiting, quiet_ms_left } => {
+            let quiet = seconds(Duration::from_millis(*quiet_ms_left));
             let text = format!(
-                "the broker is closed; ingest still has to store {} messages; they are dropped once it stores none for \
-                 {quiet}, or at a second Ctrl-C",
+                "the broker is closed; {} messages wait for ingest; they are dropped if it acknowledges none for {quiet}, or \
+                 at a second Ctrl-C",
                 grouped(*waiting)
             );
             (Topic::Wait, text)

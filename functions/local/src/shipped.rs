@@ -86,7 +86,7 @@ pub fn function_of(arn: &str) -> Option<Function> {
 }
 
 /// The ingest function's time limit.
-const INGEST_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const INGEST_LIMIT: Duration = Duration::from_secs(30);
 /// The lease function's time limit.
 const fn lease_limit(profile: Profile) -> Duration {
     match profile {

@@ -101,8 +101,9 @@ impl Stage {
         let (screen, watch, start) = (Arc::clone(&self.screen), Arc::clone(&self.watch), self.start);
         let over = Arc::clone(&self.over);
         Arc::new(move |at: Timestamp, event: &WorldEvent| {
-            // The end of the world kills the instances; that is no part of the story.
-            if over.load(Ordering::Relaxed) {
+            // The end of the world kills the instances; that is no part of the story. What it waits for and loses is.
+            let of_the_end = matches!(event, WorldEvent::Stopping { .. } | WorldEvent::Dropped { .. });
+            if over.load(Ordering::Relaxed) && !of_the_end {
                 return;
             }
             if let Some((topic, text)) = timeline::describe(event) {

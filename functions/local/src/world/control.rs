@@ -41,19 +41,37 @@ async fn status(State(commands): State<Arc<Commands>>) -> Response {
 }
 
 async fn kill(State(commands): State<Arc<Commands>>, Path(name): Path<String>) -> Response {
-    answer(commands.regions.kill(&name).await.map(|()| json!({ "instance": name, "done": "killed" })))
+    let kill = async move {
+        commands.regions.kill(&name).await?;
+        Ok(json!({ "instance": name, "done": "killed" }))
+    };
+    answer(to_its_end(kill).await)
 }
 
 async fn start(State(commands): State<Arc<Commands>>, Path(name): Path<String>) -> Response {
-    answer(commands.regions.start(&name).await.map(|()| json!({ "instance": name, "done": "started" })))
+    let start = async move {
+        commands.regions.start(&name).await?;
+        Ok(json!({ "instance": name, "done": "started" }))
+    };
+    answer(to_its_end(start).await)
 }
 
 async fn step_down(State(commands): State<Arc<Commands>>, Path(name): Path<String>) -> Response {
-    answer(commands.step_down(&name).await)
+    answer(to_its_end(async move { commands.step_down(&name).await }).await)
 }
 
 async fn resume(State(commands): State<Arc<Commands>>, Path(name): Path<String>) -> Response {
-    answer(commands.resume(&name).await)
+    answer(to_its_end(async move { commands.resume(&name).await }).await)
+}
+
+/// What `work` answers. It goes on to its end also when whoever asked has gone away: a server drops the handler of a connection
+/// that broke, and an instance would stand half started for ever.
+async fn to_its_end(
+    work: impl Future<Output = Result<Value, WorldError>> + Send + 'static,
+) -> Result<Value, WorldError> {
+    let failed =
+        |error: tokio::task::JoinError| WorldError::Internal { what: "the command", problem: error.to_string() };
+    tokio::spawn(work).await.unwrap_or_else(|error| Err(failed(error)))
 }
 
 fn answer(outcome: Result<Value, WorldError>) -> Response {

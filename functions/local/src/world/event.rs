@@ -154,8 +154,8 @@ pub enum WorldEvent {
     Stopping {
         /// Messages that the broker had acknowledged and ingest has not.
         waiting: u64,
-        /// After how long without an acknowledgement what is left is dropped, in milliseconds from now.
-        quiet_ms_max: u64,
+        /// What is left of the time without an acknowledgement after which the rest is dropped, in milliseconds.
+        quiet_ms_left: u64,
     },
     /// The world ended without an acknowledgement of ingest for messages that the broker had acknowledged. One of them whose
     /// call was under way may be in the outbox all the same.

@@ -28,7 +28,7 @@ const BATCH: usize = 10;
 /// The pause before the first batch; it doubles while batches fail, and falls back when one succeeds.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// An event on the list.
 #[derive(Debug, Clone)]

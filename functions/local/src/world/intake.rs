@@ -3,7 +3,7 @@
 //!
 //! Guarantee of [`Intake::finish`]: every message that the broker handed over is either acknowledged by ingest, or told as
 //! dropped, by number. It waits for as long as ingest goes on: until nothing was acknowledged for [`QUIET_MAX`]. It does not
-//! wait where no instance lives, and no longer once the end is asked for again.
+//! wait where no instance lives, and no longer once its caller gives up.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -16,16 +16,17 @@ use tokio::sync::{mpsc, oneshot};
 use super::command::Commands;
 use super::control;
 use super::event::WorldEvent;
-use super::failures::Failures;
+use super::failures::{Failures, PAUSE_MAX};
 use super::rule::TopicRule;
 use super::site::Site;
 use super::topic::TopicFilter;
 use crate::StartError;
 use crate::broker::Published;
 use crate::endpoint::{EndpointThread, StopSignal};
+use crate::shipped::INGEST_LIMIT;
 
-/// How long an end waits for the next acknowledgement of ingest.
-const QUIET_MAX: Duration = Duration::from_secs(10);
+/// How long an end waits for the next acknowledgement of ingest: the failures list's longest pause, and then one call.
+pub(super) const QUIET_MAX: Duration = Duration::from_secs(PAUSE_MAX.as_secs() + INGEST_LIMIT.as_secs());
 /// Between two looks whether ingest has everything.
 const FINISH_STEP: Duration = Duration::from_millis(20);
 /// Between two words about how much is left.
@@ -76,14 +77,14 @@ impl Intake {
     }
 
     /// Lets ingest have everything that was acknowledged, then ends the thread. Gives how many messages ingest did not
-    /// acknowledge. To be called when the broker has stopped. Once `hurry` is ready, it waits no longer.
-    pub(super) async fn finish(self, hurry: impl Future<Output = ()>) -> u64 {
+    /// acknowledge. To be called when the broker has stopped. Once `given_up` is ready, it waits no longer.
+    pub(super) async fn finish(self, given_up: impl Future<Output = ()>) -> u64 {
         let Self { thread, commands, open, all_taken } = self;
         drop(open);
         let site = &commands.site;
         let reason = tokio::select! {
             reason = wait_for_ingest(site, || commands.regions.any_lives(), &all_taken) => reason,
-            () = hurry => Some("the end was asked for a second time".to_owned()),
+            () = given_up => Some("the wait for ingest was cut short".to_owned()),
         };
         thread.stop().await;
         let messages = site.counters.counts().rule_waiting;
@@ -100,9 +101,10 @@ pub(super) async fn wait_for_ingest(
     any_lives: impl Fn() -> bool,
     all_taken: &AtomicBool,
 ) -> Option<String> {
-    let start = site.clock.now().monotonic;
-    let mut next_word = start;
-    let (mut acknowledged, mut acknowledged_at) = (0, start);
+    let mut next_word = site.clock.now().monotonic;
+    let mut acknowledged = 0;
+    // Counted in looks, not on the clock: a process that was stopped for a minute has not given ingest that minute.
+    let mut quiet_looks = 0;
     loop {
         // In this order: once all is taken, nothing more begins to wait, and the number is exact.
         let all_taken = all_taken.load(Ordering::SeqCst);
@@ -114,20 +116,20 @@ pub(super) async fn wait_for_ingest(
         if !any_lives() {
             return Some("no instance lives that could store them".to_owned());
         }
-        let now = site.clock.now().monotonic;
         if counts.acknowledged() > acknowledged {
-            (acknowledged, acknowledged_at) = (counts.acknowledged(), now);
+            (acknowledged, quiet_looks) = (counts.acknowledged(), 0);
         }
-        let quiet = now.saturating_sub(acknowledged_at);
-        if quiet >= QUIET_MAX {
-            return Some(format!("ingest stored none of them for {} s", QUIET_MAX.as_secs()));
+        let quiet_left = QUIET_MAX.saturating_sub(FINISH_STEP * quiet_looks);
+        if quiet_left.is_zero() {
+            return Some(format!("ingest acknowledged none of them for {} s", QUIET_MAX.as_secs()));
         }
+        let now = site.clock.now().monotonic;
         if all_taken && now >= next_word {
-            let quiet_ms_max = duration_ms(QUIET_MAX.saturating_sub(quiet));
-            site.tell(&WorldEvent::Stopping { waiting, quiet_ms_max });
+            site.tell(&WorldEvent::Stopping { waiting, quiet_ms_left: duration_ms(quiet_left) });
             next_word = now + PROGRESS_INTERVAL;
         }
         site.clock.sleep(FINISH_STEP).await;
+        quiet_looks += 1;
     }
 }
 

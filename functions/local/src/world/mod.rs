@@ -13,8 +13,11 @@
 //!
 //! Guarantees: a killed instance is gone at whatever await it stood, and a started one remembers nothing; what ingest
 //! acknowledged is told to the observer before anything counts it; with a data directory a `kill -9` of the whole process loses
-//! nothing that ingest acknowledged, and an orderly stop nothing that the broker acknowledged while an instance lives. All instances share two tables, as over a strongly consistent global table; a region that
-//! is cut off from its tables is not modelled here.
+//! nothing that ingest acknowledged. An orderly stop loses nothing that the broker acknowledged either, unless no instance lives,
+//! ingest acknowledges nothing for a minute, or its caller gives up; what is dropped then is told, by number.
+//!
+//! All instances share two tables, as over a strongly consistent global table; a region that is cut off from its tables is not
+//! modelled here.
 //!
 //! Differences from AWS: retries of ingest come after fractions of a second, not minutes; the failures list has no dead-letter
 //! queue behind it; the names of Standard executions are forgotten with their instance.
@@ -176,17 +179,18 @@ impl World {
         })
     }
 
-    /// Ends everything and waits for it. The broker ends first, and ingest is given what it had acknowledged, while an instance
-    /// lives and until it stores none for 10 s; gives how many messages ingest did not acknowledge. Nothing is released or handed
-    /// back: to the rest of the bridge it is a power cut.
+    /// Ends everything and waits for it. The broker ends first, and what it had acknowledged is given to ingest, while an
+    /// instance lives and ingest acknowledges something within a minute; gives how many messages it did not acknowledge. Nothing
+    /// is released or handed back: to the rest of the bridge it is a power cut.
     pub async fn stop(self) -> u64 {
-        self.stop_or(std::future::pending()).await
+        self.stop_until(std::future::pending()).await
     }
 
-    /// Ends everything as [`World::stop`] does, but does not wait for ingest any longer once `hurry` is ready.
-    pub async fn stop_or(self, hurry: impl Future<Output = ()>) -> u64 {
+    /// Ends everything as [`World::stop`] does, and gives the same number, but waits for ingest no longer once `given_up` is
+    /// ready. The end of the broker and of the instances takes its time all the same.
+    pub async fn stop_until(self, given_up: impl Future<Output = ()>) -> u64 {
         self.broker.stop().await;
-        let dropped = self.intake.finish(hurry).await;
+        let dropped = self.intake.finish(given_up).await;
         self.feed.stop().await;
         for name in self.commands.regions.names() {
             // Those that are dead already are what was wanted.

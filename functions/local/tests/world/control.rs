@@ -1,13 +1,17 @@
 //! The control port, as a second terminal uses it.
 
+use std::net::Ipv4Addr;
+
 use fencepost_local::world::Status;
 use fencepost_local::world::control::request;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
-use crate::harness::{leader, options, other, start};
+use crate::harness::{leader, options_of_one_leader, other, start, until};
 
 #[tokio::test]
 async fn a_second_terminal_kills_starts_and_asks() {
-    let (world, _) = start(options()).await;
+    let (world, _) = start(options_of_one_leader()).await;
     let first = leader(&world).await;
     let port = world.control_addr().port();
 
@@ -40,4 +44,23 @@ async fn a_second_terminal_kills_starts_and_asks() {
     assert_eq!(status, 404);
     world.stop().await;
     assert!(request(port, "GET", "/status").await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn a_start_goes_on_when_whoever_asked_goes_away() {
+    let (world, _) = start(options_of_one_leader()).await;
+    leader(&world).await;
+    world.kill("west").await.unwrap();
+    let port = world.control_addr().port();
+    let mut asking = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+    asking.write_all(b"POST /start/west HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+    tokio::task::yield_now().await;
+    drop(asking);
+    until("west lives", async || {
+        let seen = world.status().await.unwrap();
+        seen.instances.iter().any(|instance| instance.name.as_str() == "west" && instance.alive)
+    })
+    .await;
+    world.kill("west").await.unwrap();
+    world.stop().await;
 }

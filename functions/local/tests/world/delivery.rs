@@ -6,7 +6,7 @@ use fencepost_local::world::{IngestOutcome, WorldEvent, WorldOptions};
 use fencepost_protocol::body::BodyFormat;
 use fencepost_protocol::ids::PayloadDigest;
 
-use crate::harness::{assert_delivered, options, publish, start, until, until_at_rest};
+use crate::harness::{assert_delivered, options, publish, start, until, until_at_rest, until_ingest_has};
 
 fn every_kind() -> Vec<Vec<u8>> {
     vec![
@@ -58,10 +58,10 @@ async fn a_fifo_destination_gets_each_device_in_order() {
     })
     .await;
     let payloads: Vec<Vec<u8>> = (0..8).map(|n| format!("reading {n}").into_bytes()).collect();
-    // One connection after the other, each once the rule has stamped the one before: messages of one millisecond have no order.
+    // One connection after the other, each once ingest has the one before: messages of one millisecond have no order.
     for (payload, published) in payloads.iter().zip(1..) {
         publish(&world, "meter-1", "telemetry/meter-1", std::slice::from_ref(payload)).await;
-        until("the rule took it", async || world.counts().published == published).await;
+        until_ingest_has(&world, published).await;
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     until_at_rest(&world, 8).await;

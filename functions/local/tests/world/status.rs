@@ -5,7 +5,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use fencepost_local::queue::QueueFault;
 use fencepost_local::world::{World, WorldOptions};
 
-use crate::harness::{Directory, leader, options, publish, start, telemetry, until_ingest_has};
+use crate::harness::{Directory, leader, options, publish, start, telemetry, until, until_ingest_has};
 
 fn dynamodb(world: &World) -> aws_sdk_dynamodb::Client {
     let config = aws_sdk_dynamodb::Config::builder()
@@ -32,8 +32,12 @@ async fn outstanding_rows_are_those_of_the_table_not_of_this_process() {
     let (world, _) = start(options).await;
     world.kill("east").await.unwrap();
     world.kill("west").await.unwrap();
-    let (status, rows) = (world.status().await.unwrap(), world.outstanding().await.unwrap());
-    assert_eq!((status.outstanding, status.counts.ingested), (rows, 0));
+    // Once what a killed instance had asked of the tables is through.
+    until("both tell the same", async || {
+        world.status().await.unwrap().outstanding == world.outstanding().await.unwrap()
+    })
+    .await;
+    assert_eq!(world.status().await.unwrap().counts.ingested, 0);
     world.stop().await;
 }
 

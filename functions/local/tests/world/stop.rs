@@ -11,7 +11,7 @@ use crate::harness::{Directory, Told, options, publish, start, telemetry};
 
 /// Devices of a burst, and messages of each.
 const DEVICES: usize = 6;
-const MESSAGES: usize = 20;
+const MESSAGES: usize = 40;
 
 fn bursts() -> Vec<Vec<Vec<u8>>> {
     (0..DEVICES).map(|device| telemetry(&format!("pump-{device}"), MESSAGES)).collect()
@@ -29,7 +29,7 @@ fn ingested(told: &Told) -> BTreeSet<PayloadDigest> {
     told.all(digest).into_iter().collect()
 }
 
-/// A burst of every device, over when the broker has acknowledged all of it: ingest has not.
+/// Publishes a burst of every device. Returns when the broker has acknowledged all of it; ingest has not.
 async fn publish_bursts(world: &World, bursts: &[Vec<Vec<u8>>]) {
     let devices: Vec<String> = (0..DEVICES).map(|device| format!("pump-{device}")).collect();
     let published =
@@ -75,15 +75,15 @@ async fn everything_acknowledged_is_stored_before_the_end_and_there_for_the_next
 }
 
 #[tokio::test]
-async fn an_end_in_a_hurry_tells_what_is_dropped() {
+async fn an_end_whose_wait_is_cut_short_tells_what_is_dropped() {
     let (world, told) = start(options()).await;
     publish_bursts(&world, &bursts()).await;
-    let dropped = world.stop_or(std::future::ready(())).await;
+    let dropped = world.stop_until(std::future::ready(())).await;
     let reasons = told.all(|event| match event {
         WorldEvent::Dropped { messages, reason } => Some((*messages, reason.clone())),
         _ => None,
     });
-    assert_eq!(reasons, [(dropped, "the end was asked for a second time".to_owned())]);
+    assert_eq!(reasons, [(dropped, "the wait for ingest was cut short".to_owned())]);
     let acknowledged = told.all(|event| matches!(event, WorldEvent::Ingested { .. }).then_some(())).len();
     assert_eq!(usize::try_from(dropped).unwrap() + acknowledged, DEVICES * MESSAGES);
 }
