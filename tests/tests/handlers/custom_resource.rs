@@ -91,7 +91,7 @@ async fn while_time_passes<T>(
     tokio::pin!(work);
     loop {
         // Real time only for the loopback connection; every wait of the code is on the harness's clock.
-        match tokio::time::timeout(Duration::from_millis(20), &mut work).await {
+        match tokio::time::timeout(Duration::from_millis(50), &mut work).await {
             Ok(done) => return done,
             Err(_) => {
                 harness.clock.advance(Duration::from_secs(1));
